@@ -54,8 +54,6 @@ CREATE FUNCTION contains_filter(part bson) RETURNS bson LANGUAGE c IMMUTABLE STR
 CREATE FUNCTION has_field_filter(name text) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_field_filter';
 CREATE FUNCTION has_any_field_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_any_field_filter';
 CREATE FUNCTION has_all_fields_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_all_fields_filter';
-CREATE FUNCTION value_filter(path text, value bson_value) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_filter';
-CREATE FUNCTION path_value_filter(path text[], value bson_value) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_path_value_filter';
 ALTER OPERATOR @> (bson, bson) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR <@ (bson, bson) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR ? (bson, text) SET (RESTRICT = matchsel, JOIN = matchjoinsel);

@@ -542,8 +542,6 @@ CREATE FUNCTION contains_filter(part bson) RETURNS bson LANGUAGE c IMMUTABLE STR
 CREATE FUNCTION has_field_filter(name text) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_field_filter';
 CREATE FUNCTION has_any_field_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_any_field_filter';
 CREATE FUNCTION has_all_fields_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_all_fields_filter';
-CREATE FUNCTION value_filter(path text, value bson_value) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_filter';
-CREATE FUNCTION path_value_filter(path text[], value bson_value) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_path_value_filter';
 COMMENT ON FUNCTION contains(bson, bson) IS 'whether a document has all fields of another, as jsonb says';
 COMMENT ON FUNCTION get_path(bson, text[]) IS 'the value at a path of names of fields and positions in arrays, or NULL';
 

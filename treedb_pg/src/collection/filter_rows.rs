@@ -27,7 +27,8 @@ use crate::shim::snapshot::Registered;
 use crate::shim::streamed::{Argument, Estimate, Explanation};
 use crate::shim::table::Slot;
 use crate::shim::text;
-use crate::types::bson;
+use crate::shim::value_condition::{ValueFunction, Wanted};
+use crate::types::{bson, value_range};
 
 use super::find_stream::{point_stages, show_document, stages};
 
@@ -142,8 +143,16 @@ impl Search {
 impl FilteredRows for FilterRows {
     const NODE: &'static CStr = c"TreeDB Filter";
     const COLUMN: &'static CStr = c"doc";
-    const VALUE: &'static CStr = c"get";
+    const VALUES: &'static [ValueFunction] = value_range::VALUES;
     const LABEL: &'static CStr = c"Document Filter";
+
+    fn filter_of_values(path: &[u8], wanted: &[Wanted]) -> Option<Vec<u8>> {
+        value_range::filter_of_values(path, wanted)
+    }
+
+    fn filter_of_all(filters: &[&[u8]]) -> Vec<u8> {
+        value_range::filter_of_all(filters)
+    }
 
     fn estimate(
         table: Scanned,

@@ -7,15 +7,14 @@
 //!
 //! `WHERE doc @@ filter` on a table with indexes of a collection is a node of the plan too, which finds rows by them. It
 //! serves any query of the table: with other columns, with row security, of rows that are changed or locked. So do `@>`, `<@`
-//! with the document on the right, `?`, `?|` and `?&`, and `doc -> 'path' = value` and `doc #> '{path}' = value` with a constant, by the
-//! filters that they imply. `<` and its kin imply none that an index helps with: to SQL all values have one order, while
-//! filters compare values of one type. Nor is there one for `ORDER BY doc #> '{path}'`: positions count from the end too.
+//! with the document on the right, `?`, `?|` and `?&`, and comparisons of `doc -> 'path'` and `doc #> '{path}'` with constants, by the
+//! filters that they imply.
 //!
 //! The server asks the function's support function to simplify each call before it makes paths, so the library is
 //! loaded, and the hook in place, before it is needed.
 
 use crate::collection::{AggregateStream, CountStream, FilterRows, FindStream, forget_changed};
-use crate::shim::filter_path::{FilterOperator, FilterPaths, ValueOperator};
+use crate::shim::filter_path::{FilterOperator, FilterPaths};
 use crate::shim::function::pg_function;
 use crate::shim::function_path::{self, Answer, Planned};
 use crate::shim::setting::{self, Switch, on_load};
@@ -32,20 +31,7 @@ static FUNCTIONS: [Planned; 3] =
     [Planned::new::<FindStream>(), Planned::new::<AggregateStream>(), Planned::new::<CountStream>()];
 
 /// `WHERE doc @@ filter`, and the operators that imply filters.
-static FILTERS: FilterPaths = FilterPaths::new::<FilterRows>(OPERATORS, VALUES);
-
-/// What the index on `_id`, one of the server's, is over.
-const ID: &[u8] = b"_id";
-
-const VALUES: &[ValueOperator] = &[
-    ValueOperator { function: c"bson_value_eq", value: c"get", filter: c"value_filter", except: ID },
-    ValueOperator {
-        function: c"bson_value_eq",
-        value: c"get_path",
-        filter: c"path_value_filter",
-        except: b"",
-    },
-];
+static FILTERS: FilterPaths = FilterPaths::new::<FilterRows>(OPERATORS);
 
 const OPERATORS: &[FilterOperator] = &[
     FilterOperator { function: c"matches", document: 0, filter: None, finds_few: true },

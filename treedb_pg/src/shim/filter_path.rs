@@ -6,8 +6,9 @@
 //! function, so nobody needs to be allowed to execute it: like the server's support functions it is called without asking, for
 //! a constant by the planner, else by the plan's node.
 //!
-//! Of an equality between the value at a path of a document and a constant, `column -> 'path' = value`, a function makes a filter of
-//! path and value ([`ValueOperator`]).
+//! Of all comparisons of the value at one path with constants, `column -> 'path' > value`, the search makes a filter too
+//! ([`ValueConditions`]), and of several filters that are known one of them all, so that an index over several paths, or several
+//! indexes, serve all conditions together.
 //!
 //! A filter that depends on no other table makes an ordinary path; one that depends on others, a path parameterized by
 //! them, for the inner side of a nested loop. Where the query is ordered by a value of the documents first, there is a second
@@ -27,12 +28,12 @@ use pgrx::pg_sys;
 
 use super::custom_path::{self, Columns};
 use super::custom_scan::argument_of;
-use super::datum::{Datum, Layout};
 use super::filter_scan::{FilteredRows, Methods, Scanned};
 use super::function::Args;
-use super::row_order::{AskedOrder, RowOrder, called_by};
+use super::row_order::{AskedOrder, RowOrder};
 use super::scan_node::new_plan;
 use super::streamed::{Argument, Estimate};
+use super::value_condition::{ValueConditions, ValueFunction, Wanted};
 use super::{catalog, compat, error_frame, scan_team};
 
 /// An operator between a document and something that says which documents are wanted.
@@ -47,27 +48,16 @@ pub(crate) struct FilterOperator {
     pub(crate) finds_few: bool,
 }
 
-/// An operator between a value of a document, which a function gives at a path, and a constant that says which are wanted.
-pub(crate) struct ValueOperator {
-    /// The function behind it.
-    pub(crate) function: &'static CStr,
-    /// The function of a document and a path that gives the value.
-    pub(crate) value: &'static CStr,
-    /// The function of the path and the constant that makes a filter.
-    pub(crate) filter: &'static CStr,
-    /// A path of which nothing is searched for: the server has an index of its own.
-    pub(crate) except: &'static [u8],
-}
-
 /// The share of the rows that match a filter of which nothing is known: that of the server's operators of containment.
 const UNKNOWN_SHARE: f64 = 0.001;
 
 /// A search that the planner's hook knows.
 pub(crate) struct FilterPaths {
     column: &'static CStr,
-    value: &'static CStr,
+    values: &'static [ValueFunction],
     operators: &'static [FilterOperator],
-    value_operators: &'static [ValueOperator],
+    filter_of_values: fn(&[u8], &[Wanted]) -> Option<Vec<u8>>,
+    filter_of_all: fn(&[&[u8]]) -> Vec<u8>,
     paths: &'static pg_sys::CustomPathMethods,
     pub(super) scan: &'static pg_sys::CustomScanMethods,
     estimate: fn(Scanned, &Argument<'_>, bool, Option<&RowOrder>) -> Option<Estimate>,
@@ -81,15 +71,13 @@ unsafe impl Send for FilterPaths {}
 
 impl FilterPaths {
     /// The record of a search for the rows that these operators want.
-    pub(crate) const fn new<T: FilteredRows>(
-        operators: &'static [FilterOperator],
-        value_operators: &'static [ValueOperator],
-    ) -> FilterPaths {
+    pub(crate) const fn new<T: FilteredRows>(operators: &'static [FilterOperator]) -> FilterPaths {
         FilterPaths {
             column: T::COLUMN,
-            value: T::VALUE,
+            values: T::VALUES,
             operators,
-            value_operators,
+            filter_of_values: T::filter_of_values,
+            filter_of_all: T::filter_of_all,
             paths: Paths::<T>::METHODS,
             scan: Methods::<T>::SCAN,
             estimate: T::estimate,
@@ -145,32 +133,28 @@ pub(super) unsafe fn add_paths(
         if !base && kind != pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL {
             return;
         }
-        let (own, shared) = ((*rel).baserestrictinfo, (*rel).joininfo);
-        let candidates = |list: *mut pg_sys::List| {
-            (0..pg_sys::list_length(list)).any(|at| condition_at(list, at, number, filters).is_some())
-        };
-        // Conditions on several tables are those of a partitioned table's parent where it is joined piece by piece: such
-        // paths would have to be translated. So would an order.
-        let (filtered, joined) = (candidates(own), base && candidates(shared));
-        let order = if base { AskedOrder::of(root, rel, filters.value, c"bson_value") } else { None };
-        if !filtered && !joined && order.is_none() || !(*entry).tablesample.is_null() || needs_header(rel) {
+        if !(*entry).tablesample.is_null() {
             return;
         }
         let Some(table) = filters.scanned(entry) else { return };
+        let (own, shared) = ((*rel).baserestrictinfo, (*rel).joininfo);
+        let searches = Search::all(root, own, number, table, filters);
+        // Conditions on several tables are those of a partitioned table's parent where it is joined piece by piece: such
+        // paths would have to be translated. So would an order.
+        let joined = base
+            && (0..pg_sys::list_length(shared)).any(|at| condition_at(shared, at, number, filters).is_some());
+        let order = if base { AskedOrder::of(root, rel, filters.values, c"bson_value") } else { None };
         let order = order.filter(|order| order.column == table.column);
-        for at in 0..pg_sys::list_length(own) {
-            let Some(condition) = condition_at(own, at, number, filters) else { continue };
-            if (*condition.document).varattno == table.column
-                && !pg_sys::contain_var_clause(condition.wanted)
-                && let Some(search) = Search::of(root, &condition)
-            {
-                add_path(root, rel, filters, table, &search, (*rel).lateral_relids, None);
-                if order.is_some() {
-                    add_path(root, rel, filters, table, &search, (*rel).lateral_relids, order.as_ref());
-                }
+        if searches.is_empty() && !joined && order.is_none() || needs_header(rel) {
+            return;
+        }
+        for search in &searches {
+            add_path(root, rel, filters, table, search, (*rel).lateral_relids, None);
+            if order.is_some() {
+                add_path(root, rel, filters, table, search, (*rel).lateral_relids, order.as_ref());
             }
         }
-        if !filtered && order.is_some() {
+        if searches.is_empty() && order.is_some() {
             add_path(root, rel, filters, table, &Search::of_all(), ptr::null_mut(), order.as_ref());
         }
         for at in 0..if joined { pg_sys::list_length(shared) } else { 0 } {
@@ -209,9 +193,7 @@ impl Search<'_> {
     unsafe fn of(root: *mut pg_sys::PlannerInfo, condition: &Condition) -> Option<Self> {
         // SAFETY: the server makes new expressions, with parameters and stable functions replaced where it can.
         unsafe {
-            let Asked::Filter(operator) = condition.asked else {
-                return Search::of_value(root, condition);
-            };
+            let operator = condition.operator;
             let estimated = pg_sys::estimate_expression_value(root, condition.wanted);
             let wanted = pg_sys::eval_const_expressions(root, condition.wanted);
             let (filter, estimated) = (operator.filter_of(wanted)?, operator.filter_of(estimated)?);
@@ -228,44 +210,72 @@ impl Search<'_> {
         }
     }
 
-    /// That for a value at a path, which has to be a constant: of another one it is not known whether an index helps.
+    /// Those for the conditions on a table's documents: for each that is a filter, for those on the value at one path, and for
+    /// all whose filters are known together.
     ///
     /// # Safety
-    /// The planner, and a condition of the query.
-    unsafe fn of_value(root: *mut pg_sys::PlannerInfo, condition: &Condition) -> Option<Self> {
-        // SAFETY: the server makes a new expression; a strict function of these two arguments, which returns a document.
+    /// The planner, and the conditions of relation `number`, which is this table.
+    unsafe fn all(
+        root: *mut pg_sys::PlannerInfo,
+        conditions: *mut pg_sys::List,
+        number: pg_sys::Index,
+        table: Scanned,
+        filters: &FilterPaths,
+    ) -> Vec<Self> {
+        // SAFETY: the caller's.
         unsafe {
-            let Asked::Value(operator, path) = condition.asked else { return None };
-            let function = catalog::own_function_if_exists(operator.filter)?;
-            let wanted = pg_sys::eval_const_expressions(root, condition.wanted);
-            if are_rows_hidden(root) || (*wanted).type_ != pg_sys::NodeTag::T_Const {
-                return None;
+            let mut searches: Vec<Self> = (0..pg_sys::list_length(conditions))
+                .filter_map(|at| condition_at(conditions, at, number, filters))
+                .filter(|condition| (*condition.document).varattno == table.column)
+                .filter(|condition| !pg_sys::contain_var_clause(condition.wanted))
+                .filter_map(|condition| Search::of(root, &condition))
+                .collect();
+            if are_rows_hidden(root) {
+                return searches;
             }
-            let wanted = &*wanted.cast::<pg_sys::Const>();
-            if wanted.constisnull {
-                return None;
+            let on_values =
+                ValueConditions::in_list(root, conditions, (number, table.column), filters.values);
+            for ValueConditions { path, wanted } in on_values {
+                searches
+                    .extend((filters.filter_of_values)(&path, &wanted).map(|filter| Self::implied(&filter)));
             }
-            let (kind, none) = (catalog::own_type(c"bson"), pg_sys::InvalidOid);
-            let filter = pg_sys::OidFunctionCall2Coll(function, none, (*path).constvalue, wanted.constvalue);
-            let filter = pg_sys::makeConst(kind, -1, none, -1, filter, false, false).cast();
-            let value = argument_of(filter, |_| None);
-            Some(Search { filter, value, condition: ptr::null_mut(), implied: true })
+            let known: Vec<_> =
+                searches.iter().filter_map(|search| Some(search.value.constant()?.bytes())).collect();
+            if known.len() > 1 {
+                let known: Vec<&[u8]> = known.iter().map(|filter| &**filter).collect();
+                let together = Self::implied(&(filters.filter_of_all)(&known));
+                // What it finds is never more. Alone the query's own filters need not be evaluated on what keys decide.
+                searches.retain(|search| !search.implied || search.value.constant().is_none());
+                searches.push(together);
+            }
+            searches
         }
+    }
+
+    /// That for a filter which conditions imply.
+    fn implied(filter: &[u8]) -> Self {
+        let filter = document_constant(filter);
+        // SAFETY: a constant of a type of variable length.
+        let value = unsafe { argument_of(filter, |_| None) };
+        Search { filter, value, condition: ptr::null_mut(), implied: true }
     }
 
     /// That for every row.
     fn of_all() -> Self {
         // An empty document.
         const ALL: &[u8; 5] = &[5, 0, 0, 0, 0];
-        let (kind, none) = (catalog::own_type(c"bson"), pg_sys::InvalidOid);
-        // SAFETY: the server copies the bytes to a value of variable length; a constant of such a type.
-        unsafe {
-            let bytes = pg_sys::cstring_to_text_with_len(ALL.as_ptr().cast(), ALL.len() as i32);
-            let constant =
-                pg_sys::makeConst(kind, -1, none, -1, pg_sys::Datum::from(bytes), false, false).cast();
-            let value = argument_of(constant, |_| None);
-            Search { filter: constant, value, condition: ptr::null_mut(), implied: false }
-        }
+        Search { implied: false, ..Self::implied(ALL) }
+    }
+}
+
+/// A constant with these bytes of a document.
+fn document_constant(bytes: &[u8]) -> *mut pg_sys::Node {
+    let (kind, none) = (catalog::own_type(c"bson"), pg_sys::InvalidOid);
+    // SAFETY: the server copies the bytes to a value of variable length, the type of which is such a one.
+    unsafe {
+        let len = i32::try_from(bytes.len()).unwrap_or(0);
+        let value = pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), len);
+        pg_sys::makeConst(kind, -1, none, -1, pg_sys::Datum::from(value), false, false).cast()
     }
 }
 
@@ -377,50 +387,10 @@ unsafe fn are_rows_hidden(root: *mut pg_sys::PlannerInfo) -> bool {
 /// A condition on the documents of a table.
 struct Condition {
     clause: *mut pg_sys::OpExpr,
-    asked: Asked,
+    operator: &'static FilterOperator,
     document: *mut pg_sys::Var,
     /// The other argument.
     wanted: *mut pg_sys::Node,
-}
-
-/// What a condition asks of a document.
-#[derive(Clone, Copy)]
-enum Asked {
-    Filter(&'static FilterOperator),
-    /// A value at a path.
-    Value(&'static ValueOperator, *mut pg_sys::Const),
-}
-
-impl ValueOperator {
-    /// The operator of a condition, if it is among `operators`, the document, the path and the constant.
-    ///
-    /// # Safety
-    /// The number of an operator and its arguments, two.
-    unsafe fn of(
-        operators: &'static [ValueOperator],
-        operator: pg_sys::Oid,
-        arguments: *mut pg_sys::List,
-    ) -> Option<(Asked, *mut pg_sys::Node, *mut pg_sys::Node)> {
-        // SAFETY: the tag of a node says what structure it is.
-        unsafe {
-            let function = pg_sys::get_opcode(operator);
-            catalog::own_function_among(function, operators, |known| known.function)?;
-            [(0, 1), (1, 0)].into_iter().find_map(|(value, wanted)| {
-                let value = pg_sys::list_nth(arguments, value).cast::<pg_sys::Node>();
-                let (called, list) = called_by(value)?;
-                let known = operators.iter().find(|known| catalog::is_own_function(called, known.value))?;
-                let path = pg_sys::list_nth(list, 1).cast::<pg_sys::Const>();
-                if (*path.cast::<pg_sys::Node>()).type_ != pg_sys::NodeTag::T_Const
-                    || (*path).constisnull
-                    || *Datum::from_raw((*path).constvalue, Layout::Varlena).bytes() == *known.except
-                {
-                    return None;
-                }
-                let document = pg_sys::list_nth(list, 0).cast();
-                Some((Asked::Value(known, path), document, pg_sys::list_nth(arguments, wanted).cast()))
-            })
-        }
-    }
 }
 
 impl FilterOperator {
@@ -491,15 +461,14 @@ unsafe fn condition_at(
         {
             return None;
         }
-        let (asked, document, wanted) = FilterOperator::of(filters.operators, (*clause).opno, (*clause).args)
-            .map(|(operator, document, wanted)| (Asked::Filter(operator), document, wanted))
-            .or_else(|| ValueOperator::of(filters.value_operators, (*clause).opno, (*clause).args))?;
+        let (operator, document, wanted) =
+            FilterOperator::of(filters.operators, (*clause).opno, (*clause).args)?;
         let document = document.cast::<pg_sys::Var>();
         let is_search = (*document.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Var
             && (*document).varno == number as i32
             && (*document).varlevelsup == 0
             && !pg_sys::contain_volatile_functions(wanted);
-        is_search.then_some(Condition { clause, asked, document, wanted })
+        is_search.then_some(Condition { clause, operator, document, wanted })
     }
 }
 

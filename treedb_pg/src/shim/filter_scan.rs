@@ -26,6 +26,7 @@ use super::snapshot::Registered;
 use super::streamed::{Argument, Estimate, Explanation};
 use super::table::Slot;
 use super::unguarded;
+use super::value_condition::{ValueFunction, Wanted};
 
 /// A table in a plan, which the statement has locked, and its column of documents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,10 +49,17 @@ pub(crate) trait FilteredRows: Sized + 'static {
     const NODE: &'static CStr;
     /// The column with the documents.
     const COLUMN: &'static CStr;
-    /// The function whose result is the value at a path of a document, by which rows are ordered.
-    const VALUE: &'static CStr;
+    /// The functions whose results are values at paths of a document, by which rows are found and ordered.
+    const VALUES: &'static [ValueFunction];
     /// What EXPLAIN calls the filter.
     const LABEL: &'static CStr;
+
+    /// The filter that every document matches whose value at a dotted path, in the database's encoding, is what all of these
+    /// ask for; `None` if it would say nothing.
+    fn filter_of_values(path: &[u8], wanted: &[Wanted]) -> Option<Vec<u8>>;
+
+    /// The filter for what all of these match.
+    fn filter_of_all(filters: &[&[u8]]) -> Vec<u8>;
 
     /// How many rows match, and what it takes to find them by an index; `None` if nothing is known, or if no index
     /// helps. `exact`: the filter is the query's own; otherwise it is wider, or says nothing. With an order: `None` too if no
@@ -205,7 +213,9 @@ unsafe fn plan_of(node: *mut pg_sys::CustomScanState) -> (Scanned, *mut pg_sys::
 ///
 /// # Safety
 /// As [`plan_of`].
-unsafe fn order_of(node: *mut pg_sys::CustomScanState) -> Option<(RowOrder, *mut pg_sys::Node)> {
+unsafe fn order_of<T: FilteredRows>(
+    node: *mut pg_sys::CustomScanState,
+) -> Option<(RowOrder, *mut pg_sys::Node)> {
     // SAFETY: `filter_path` makes plans with a second expression if they have an order, and numbers that belong to it.
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
@@ -214,7 +224,7 @@ unsafe fn order_of(node: *mut pg_sys::CustomScanState) -> Option<(RowOrder, *mut
         }
         let value = unguarded::nth((*plan).custom_exprs, 1).cast();
         let numbers = [0, 1, 2].map(|at| number_of(node, ORDER + at));
-        Some((RowOrder::of(value, numbers), value))
+        Some((RowOrder::of(value, T::VALUES, numbers)?, value))
     }
 }
 
@@ -287,7 +297,7 @@ impl<T: FilteredRows> ScanNode for Running<T> {
                 claims: None,
                 claimed_blocks: 0,
                 filter: PreparedFilter::new(node),
-                order: order_of(node).map(|(order, _)| order),
+                order: order_of::<T>(node).map(|(order, _)| order),
                 conditions: (*node).ss.ps.qual,
                 others: other_conditions(node),
                 fresh: true,
@@ -379,7 +389,7 @@ impl<T: FilteredRows> ScanNode for Running<T> {
         // SAFETY: the caller's; the filter and the value are expressions of the plan.
         let given = unsafe {
             let (table, filter) = plan_of(node);
-            let order = order_of(node).map(|(order, value)| {
+            let order = order_of::<T>(node).map(|(order, value)| {
                 let value = sql(value).unwrap_or_default();
                 let shown = [value.to_bytes(), order.direction().as_bytes()].concat();
                 (order, CString::new(shown).unwrap_or_default())

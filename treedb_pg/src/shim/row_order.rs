@@ -1,7 +1,7 @@
 //! The order of a table's rows by the value at a path of their documents: what the planner asks for, and how a plan says it.
 //!
-//! A query is ordered by `get(column, 'path')`, the function behind `column -> 'path'`, whose result is NULL for documents
-//! without a value there. Only the first key of an order counts: the server sorts rows with equal ones by the others
+//! A query is ordered by `get(column, 'path')`, the function behind `column -> 'path'`, or by that behind `column #> '{path}'`. The
+//! result is NULL for documents without a value there. Only the first key of an order counts: the server sorts rows with equal ones by the others
 //! (Incremental Sort).
 
 use std::ffi::CStr;
@@ -10,7 +10,7 @@ use std::ptr;
 use pgrx::pg_sys;
 
 use super::custom_path;
-use super::datum::{Datum, Layout};
+use super::value_condition::{ValueAt, ValueFunction};
 use super::{catalog, compat};
 
 /// An order of rows by a value of their documents.
@@ -32,19 +32,16 @@ impl RowOrder {
     /// An expression of [`AskedOrder`], or a copy that the server has made a part of a plan.
     pub(super) unsafe fn of(
         expression: *mut pg_sys::Node,
+        functions: &'static [ValueFunction],
         [descending, absent_first, wanted]: [i32; 3],
-    ) -> RowOrder {
-        // SAFETY: a call of two arguments, the second of which is a text that is a constant and not NULL.
-        let path = unsafe {
-            let constant = &*pg_sys::list_nth(arguments_of(expression), 1).cast::<pg_sys::Const>();
-            Datum::from_raw(constant.constvalue, Layout::Varlena).bytes().to_vec()
-        };
-        RowOrder {
-            path,
+    ) -> Option<RowOrder> {
+        Some(RowOrder {
+            // SAFETY: the caller's.
+            path: unsafe { ValueAt::path_of(expression, functions)? },
             descending: descending != 0,
             absent_first: absent_first != 0,
             wanted: u32::try_from(wanted).unwrap_or(0),
-        }
+        })
     }
 
     /// What its expression does not say.
@@ -75,15 +72,15 @@ pub(super) struct AskedOrder {
 }
 
 impl AskedOrder {
-    /// What a query orders the rows of `rel` by first, if that is a value of their documents: what `function` gives, which
-    /// returns values of the extension's type `kind`.
+    /// What a query orders the rows of `rel` by first, if that is a value of their documents: what one of `functions` gives, which
+    /// return values of the extension's type `kind`.
     ///
     /// # Safety
     /// The planner, and a relation of the query's own.
     pub(super) unsafe fn of(
         root: *mut pg_sys::PlannerInfo,
         rel: *mut pg_sys::RelOptInfo,
-        function: &CStr,
+        functions: &'static [ValueFunction],
         kind: &'static CStr,
     ) -> Option<AskedOrder> {
         // SAFETY: lists of the planner's; the tag of a node says what structure it is.
@@ -98,16 +95,17 @@ impl AskedOrder {
                 return None;
             }
             let members = (*class).ec_members;
-            let (expression, column, path) = (0..pg_sys::list_length(members)).find_map(|at| {
+            let (expression, value) = (0..pg_sys::list_length(members)).find_map(|at| {
                 let member = pg_sys::list_nth(members, at).cast::<pg_sys::EquivalenceMember>();
                 let own = !(*member).em_is_child && pg_sys::bms_equal((*member).em_relids, (*rel).relids);
                 let expression = (*member).em_expr.cast::<pg_sys::Node>();
-                let (column, path) = own.then(|| value_of((*rel).relid, expression, function)).flatten()?;
-                Some((expression, column, path))
+                let value = own.then(|| ValueAt::of(expression, (*rel).relid, functions)).flatten()?;
+                Some((expression, value))
             })?;
             if (*key).pk_opfamily != order_of_type(catalog::own_type(kind)) {
                 return None;
             }
+            let ValueAt { column, path, .. } = value;
             let order = RowOrder {
                 path,
                 descending: compat::is_descending(&*key),
@@ -125,65 +123,6 @@ impl AskedOrder {
     pub(super) unsafe fn path_keys(&self) -> *mut pg_sys::List {
         // SAFETY: a node of the planner's.
         unsafe { pg_sys::lappend(ptr::null_mut(), self.key.cast()) }
-    }
-}
-
-/// The column and the path that an expression takes a value from, if it is a call of `function` for a row of relation `number`.
-///
-/// # Safety
-/// An expression.
-unsafe fn value_of(
-    number: pg_sys::Index,
-    expression: *mut pg_sys::Node,
-    function: &CStr,
-) -> Option<(i16, Vec<u8>)> {
-    // SAFETY: the tag of a node says what structure it is; a constant of a type of variable length.
-    unsafe {
-        let (called, arguments) = called_by(expression)?;
-        let document = pg_sys::list_nth(arguments, 0).cast::<pg_sys::Var>();
-        let path = pg_sys::list_nth(arguments, 1).cast::<pg_sys::Const>();
-        let is_value = (*document.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Var
-            && (*document).varno == number as i32
-            && (*document).varlevelsup == 0
-            && (*path.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Const
-            && (*path).consttype == pg_sys::TEXTOID
-            && !(*path).constisnull
-            && catalog::is_own_function(called, function);
-        is_value.then(|| {
-            let path = Datum::from_raw((*path).constvalue, Layout::Varlena).bytes().to_vec();
-            ((*document).varattno, path)
-        })
-    }
-}
-
-/// The function of two arguments that an expression calls, and its arguments.
-///
-/// # Safety
-/// An expression.
-pub(super) unsafe fn called_by(expression: *mut pg_sys::Node) -> Option<(pg_sys::Oid, *mut pg_sys::List)> {
-    // SAFETY: the tag of a node says what structure it is.
-    unsafe {
-        let called = match (*expression).type_ {
-            pg_sys::NodeTag::T_OpExpr => pg_sys::get_opcode((*expression.cast::<pg_sys::OpExpr>()).opno),
-            pg_sys::NodeTag::T_FuncExpr => (*expression.cast::<pg_sys::FuncExpr>()).funcid,
-            _ => return None,
-        };
-        let arguments = arguments_of(expression);
-        (pg_sys::list_length(arguments) == 2).then_some((called, arguments))
-    }
-}
-
-/// The arguments of an operator or a call.
-///
-/// # Safety
-/// One of these.
-unsafe fn arguments_of(expression: *mut pg_sys::Node) -> *mut pg_sys::List {
-    // SAFETY: the tag of a node says what structure it is.
-    unsafe {
-        match (*expression).type_ {
-            pg_sys::NodeTag::T_OpExpr => (*expression.cast::<pg_sys::OpExpr>()).args,
-            _ => (*expression.cast::<pg_sys::FuncExpr>()).args,
-        }
     }
 }
 

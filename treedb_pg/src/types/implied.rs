@@ -1,5 +1,5 @@
-//! Filters that every document matches of which an operator of `jsonb` is true, or an equality of a value at a path, so that indexes
-//! narrow the search for it: `doc @> '{"a": {"b": 1}}'` implies `{"a.b": 1}`, and so does `doc -> 'a.b' = '1'`.
+//! Filters that every document matches of which an operator of `jsonb` is true, so that indexes narrow the search for it:
+//! `doc @> '{"a": {"b": 1}}'` implies `{"a.b": 1}`.
 //!
 //! A filter may be wider than its operator, never narrower; the operator is evaluated on each row that is found. It is
 //! narrowed by values at dotted paths and by fields that are there. What has no such form is left out: a path whose names
@@ -13,7 +13,6 @@ use treedb_query::query::Filter;
 use crate::shim::function::{Args, pg_function};
 use crate::shim::memory::Varlena;
 use crate::shim::text;
-use crate::types::value;
 
 /// Most conditions of a filter; there is no use in more.
 const MOST_CONDITIONS: usize = 32;
@@ -32,14 +31,14 @@ enum Wanted<'v> {
 struct Conditions<'v>(Vec<(String, Wanted<'v>)>);
 
 /// Whether a name stands for itself in a path, whatever the document is.
-fn is_plain(name: &str) -> bool {
+pub(super) fn is_plain(name: &str) -> bool {
     // The empty name too.
     let position = name.bytes().all(|byte| byte.is_ascii_digit());
     !position && !name.starts_with('$') && !name.contains(['.', '\0'])
 }
 
 /// Whether a value of this type equals those that a filter takes for equal, and no other.
-fn is_comparable(value: Value<'_>) -> bool {
+pub(super) fn is_comparable(value: Value<'_>) -> bool {
     value.is_number()
         || matches!(
             value,
@@ -138,40 +137,6 @@ pg_function! {
         let mut conditions = Conditions::default();
         conditions.document("", Doc::new(&part));
         args.memory().varlena(&conditions.filter(false))
-    }
-}
-
-/// The filter for documents with a value at a path of these names. An array at the path has to be the value itself, and filters
-/// take one that has it as an element too: that is wider. A position counts in arrays only, so a path with one says nothing.
-fn value_filter(names: &[&str], value: Value<'_>) -> Vec<u8> {
-    let is_name = |name: &&str| is_plain(name) && name.trim_start().parse::<i32>().is_err();
-    let mut conditions = Conditions::default();
-    // Filters take null for a missing value too.
-    if names.iter().all(is_name) && !matches!(value, Value::Null) && is_comparable(value) {
-        conditions.add(&names.join("."), Wanted::Value(value));
-    }
-    conditions.filter(false)
-}
-
-pg_function! {
-    /// `treedb.value_filter(path, value)`: the filter of `document -> path = value`.
-    fn treedb_value_filter(args: [Varlena, Varlena]) -> Varlena<'_> {
-        let (path, wanted) = (args.bytes(0), args.bytes(1));
-        let path = text::to_utf8(&path);
-        let names: Vec<&str> = path.split('.').collect();
-        args.memory().varlena(&value_filter(&names, value::decode(&wanted)))
-    }
-}
-
-pg_function! {
-    /// `treedb.path_value_filter(path, value)`: the filter of `document #> path = value`.
-    fn treedb_path_value_filter(args: [Array, Varlena]) -> Varlena<'_> {
-        let (names, wanted) = (args.elements(0), args.bytes(1));
-        // A path with a NULL leads nowhere; the operator says so.
-        let names: Vec<_> = names.into_iter().flatten().map(|name| name.bytes()).collect();
-        let names: Vec<_> = names.iter().map(|name| text::to_utf8(name)).collect();
-        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-        args.memory().varlena(&value_filter(&names, value::decode(&wanted)))
     }
 }
 

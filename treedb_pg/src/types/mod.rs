@@ -6,6 +6,7 @@
 //! * [`matching`]: the operator `@@`
 //! * [`operators`]: `@> <@ ? ?| ?& #> #>>`
 //! * [`implied`]: the filters by which indexes are searched for these
+//! * [`value_range`]: the filters for comparisons of values at paths
 //! * [`order`]: comparison and hash functions of a type
 
 pub(crate) mod bson;
@@ -15,3 +16,4 @@ mod matching;
 mod operators;
 mod order;
 pub(crate) mod value;
+pub(crate) mod value_range;

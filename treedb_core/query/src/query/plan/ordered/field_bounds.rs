@@ -156,7 +156,10 @@ fn allowed(path: &str, condition: &Node, of: ValuesAt) -> Option<Vec<Interval>> 
         }
         // The constants are folded like the keys.
         Node::Folded(folded) => return allowed(path, folded.node(), of),
-        Node::Value { path: at, test } if at.as_str() == path => Interval::passing(test)?,
+        Node::Value { path: at, test } if at.as_str() == path => {
+            // With positions, documents are found by a name of digits too.
+            Interval::passing(test, of != ValuesAt::One || at.has_positions())?
+        }
         // All conditions apply to one element, which is one value. But if a path continues with positions,
         // the elements of an array at its end are not in the index.
         Node::Element { path: at, condition }

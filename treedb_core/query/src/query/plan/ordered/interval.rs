@@ -42,6 +42,34 @@ fn encoded(value: Value<'_>) -> Vec<u8> {
     bytes
 }
 
+const ID: [u8; 12] = [0; 12];
+
+/// One value of each class whose encodings have one tag; numbers, strings and booleans are left out, and arrays.
+const ONE_TAG: [Value<'static>; 13] = [
+    Value::MinKey,
+    Value::Undefined,
+    Value::Null,
+    Value::Document(Doc::EMPTY),
+    Value::Binary(0, b""),
+    Value::ObjectId(&ID),
+    Value::Date(0),
+    Value::Timestamp(0),
+    Value::Regex(b"", b""),
+    Value::DbPointer(b"", &ID),
+    Value::Code(b""),
+    Value::CodeScope(b"", Doc::EMPTY),
+    Value::MaxKey,
+];
+
+/// Whether the encoding of a value may begin with a byte.
+fn is_tag(byte: u8) -> bool {
+    let numbers = class(&Value::Int32(0))..bracket::AFTER_NUMBERS;
+    let bool = class(&Value::Bool(false));
+    numbers.contains(&byte)
+        || (bool..=bool + 2).contains(&byte)
+        || [Value::String(b""), Value::Array(Doc::EMPTY)].iter().chain(&ONE_TAG).any(|one| class(one) == byte)
+}
+
 /// First and last tag of the encodings that a comparison with `value` can match: MongoDB compares within a type.
 /// `None` for values whose comparisons reach across types, or into arrays.
 fn type_tags(value: Value<'_>) -> Option<(u8, u8)> {
@@ -88,11 +116,12 @@ impl Interval {
         }
     }
 
-    /// The values that may pass a test; `None` if an index does not find all of them by these.
-    pub(in crate::query) fn passing(test: &Test) -> Option<Vec<Interval>> {
+    /// The values that may pass a test; `None` if an index does not find all of them by these. `arrays`: the index may have
+    /// entries of arrays.
+    pub(in crate::query) fn passing(test: &Test, arrays: bool) -> Option<Vec<Interval>> {
         let numbers = Self::tags(class(&Value::Int32(0)), bracket::AFTER_NUMBERS - 1);
         match test {
-            Test::Type(types) => Self::typed(*types),
+            Test::Type(types) => Self::typed(*types, arrays),
             Test::Regex(pattern) => Self::beginning(pattern),
             Test::Mod(_) => Some(vec![numbers]),
             // An index of values does not tell where they are.
@@ -104,29 +133,12 @@ impl Interval {
         }
     }
 
-    fn typed(types: Types) -> Option<Vec<Interval>> {
+    fn typed(types: Types, arrays: bool) -> Option<Vec<Interval>> {
         // An array is indexed by its elements.
-        if types.has(Value::Array(Doc::EMPTY)) {
+        if arrays && types.has(Value::Array(Doc::EMPTY)) {
             return None;
         }
-        // One value of each class; numbers and booleans have several tags.
-        const ID: [u8; 12] = [0; 12];
-        let one = [
-            Value::MinKey,
-            Value::Undefined,
-            Value::Null,
-            Value::Document(Doc::EMPTY),
-            Value::Binary(0, b""),
-            Value::ObjectId(&ID),
-            Value::Date(0),
-            Value::Timestamp(0),
-            Value::Regex(b"", b""),
-            Value::DbPointer(b"", &ID),
-            Value::Code(b""),
-            Value::CodeScope(b"", Doc::EMPTY),
-            Value::MaxKey,
-        ];
-        let mut found: Vec<Interval> = one
+        let mut found: Vec<Interval> = ONE_TAG
             .iter()
             .filter(|value| types.has(**value))
             .map(|value| Self::tags(class(value), class(value)))
@@ -162,13 +174,13 @@ impl Interval {
         ])
     }
 
-    /// The union of intervals, sorted and disjoint.
+    /// The union of intervals, sorted and disjoint. Those of neighbouring types become one.
     pub(in crate::query) fn union(mut all: Vec<Interval>) -> Vec<Interval> {
         all.sort_by(Interval::order);
         let mut apart: Vec<Interval> = Vec::with_capacity(all.len());
         for interval in all {
             match apart.last_mut() {
-                Some(last) if !last.high.is_before(&interval.low) && *last != interval => {
+                Some(last) if last.meets(&interval) && *last != interval => {
                     if last.high.is_before(&interval.high) {
                         *last = Self::of_several(last.low.clone(), interval.high);
                     }
@@ -178,6 +190,13 @@ impl Interval {
             }
         }
         apart
+    }
+
+    /// Whether this interval and one that begins later are one: they overlap, or no value is between them. Single values stay
+    /// what they are, as those of the next field of an index can be looked up behind them.
+    fn meets(&self, later: &Interval) -> bool {
+        !self.high.is_before(&later.low)
+            || self.single().is_none() && later.single().is_none() && self.high.touches(&later.low)
     }
 
     /// From the beginning of one interval to the end of another one. All values of a type are not given as what begins with its tag, which
@@ -281,6 +300,14 @@ impl Interval {
 }
 
 impl Cut {
+    /// True if no value lies between this cut and a later one, `other`, both at the ends of types.
+    fn touches(&self, other: &Cut) -> bool {
+        match (self.bytes.as_slice(), other.bytes.as_slice()) {
+            ([tag], [next]) if !other.after => !(tag.saturating_add(self.after.into())..*next).any(is_tag),
+            _ => false,
+        }
+    }
+
     /// True if the cut is before `other`.
     fn is_before(&self, other: &Cut) -> bool {
         // If neither byte string is a prefix of the other, they are ordered by their bytes; otherwise the cut
@@ -336,8 +363,11 @@ impl Cut {
 
 #[cfg(test)]
 mod tests {
+    use bson::{RawArrayBuf, rawdoc};
+
     use super::*;
     use crate::doc::compare::compare;
+    use crate::query::filter::{Filter, Node};
 
     /// Numbers, strings and others, in order.
     const VALUES: &[Value<'static>] = &[
@@ -416,6 +446,32 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn all_values_above_one_are_one_interval_and_arrays_may_be_in_it_if_an_index_has_none() {
+        let typed = |names: &[&str], arrays: bool| {
+            let filter =
+                Filter::parse(&rawdoc! { "a": { "$type": names.iter().copied().collect::<RawArrayBuf>() } });
+            match filter.unwrap().root() {
+                Node::Value { test, .. } => Interval::passing(test, arrays),
+                other => panic!("{other:?}"),
+            }
+        };
+        let above = ["string", "symbol", "object", "array", "binData", "objectId", "bool", "date"];
+        assert_eq!(typed(&above, true), None);
+        let mut all = typed(&above, false).unwrap();
+        all.extend(Interval::above(Value::Int32(1), false));
+        let all = Interval::union(all);
+        assert_eq!(all.len(), 1, "{all:?}");
+        for &value in VALUES {
+            let above = compare(value, Value::Int32(1)).is_gt();
+            assert_eq!(holds(&all[0], value, SortOrder::Ascending), above, "{value:?}");
+            assert_eq!(holds(&all[0], value, SortOrder::Descending), above, "{value:?}");
+        }
+        assert_eq!(Interval::union(typed(&["string", "date"], true).unwrap()).len(), 2);
+        let null = Interval::union(Interval::equal(Value::Null).unwrap());
+        assert!(null.len() == 2 && null.iter().all(|one| one.single().is_some()), "{null:?}");
     }
 
     #[test]
