@@ -92,6 +92,8 @@ pub enum Unit {
     Microseconds,
     /// Operations per second: more is better.
     OpsPerSecond,
+    /// MiB per second: more is better.
+    MebibytesPerSecond,
     /// Bytes on disk per document: less is better.
     BytesPerDocument,
     /// Bytes: less is better.
@@ -105,6 +107,7 @@ impl Unit {
             Unit::NanosPerOp => "ns/op",
             Unit::Microseconds => "us",
             Unit::OpsPerSecond => "ops/s",
+            Unit::MebibytesPerSecond => "MiB/s",
             Unit::BytesPerDocument => "B/doc",
             Unit::Bytes => "B",
         }
@@ -112,7 +115,7 @@ impl Unit {
 
     /// True if a smaller value is better.
     pub fn less_is_better(self) -> bool {
-        self != Unit::OpsPerSecond
+        !matches!(self, Unit::OpsPerSecond | Unit::MebibytesPerSecond)
     }
 
     fn of(self, measured: &Measurement) -> f64 {
@@ -120,7 +123,7 @@ impl Unit {
         match self {
             Unit::NanosPerOp | Unit::BytesPerDocument | Unit::Bytes => spent / ops,
             Unit::Microseconds => spent / ops / 1e3,
-            Unit::OpsPerSecond => ops * 1e9 / spent,
+            Unit::OpsPerSecond | Unit::MebibytesPerSecond => ops * 1e9 / spent,
         }
     }
 }

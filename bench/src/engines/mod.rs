@@ -36,7 +36,7 @@ pub use pg_session::{OneProcessor, Session};
 pub use polodb::PoloDbDocuments;
 pub use postgres::{Postgres, WARM_UP};
 pub use sqlite::{Layout, SqliteDocuments};
-pub use treedb::TreeDbDocuments;
+pub use treedb::{CheckedStore, TreeDbDocuments};
 
 use crate::Result;
 

@@ -62,6 +62,32 @@ impl TreeDbKeyValue {
     }
 }
 
+/// A store of TreeDB that is checked.
+pub struct CheckedStore(Store);
+
+impl CheckedStore {
+    /// Opens the store in `dir`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn open(dir: &Path) -> Result<CheckedStore> {
+        Ok(CheckedStore(Store::open_with(dir.join("db"), options(DurabilityClass::Relaxed))?))
+    }
+
+    /// MiB of its pages in use.
+    pub fn mebibytes(&self) -> u64 {
+        u64::from(self.0.stats().pages.live) * 4 / 1024
+    }
+
+    /// Checks it by so many threads. Returns the number of entries.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn check(&self, threads: usize) -> Result<u64> {
+        Ok(self.0.check_with(threads, |_| {})?.entries)
+    }
+}
+
 impl KeyValueStore for TreeDbKeyValue {
     fn put(&self, numbers: &[u64], batch: usize, version: u64) -> Result<()> {
         let mut entries = EntryGenerator::with_values(self.format);

@@ -1,11 +1,11 @@
-//! Opening a store after a clean close, and after the process was killed.
+//! Opening a store after a clean close, and after the process was killed; checking it.
 
 use std::fs;
 
 use super::Scale;
 use crate::Result;
 use crate::comparison::{Candidate, Measurement, Samples, Unit, compare};
-use crate::engines::{CACHE, DataDir, DurabilityClass, Engine, Scan};
+use crate::engines::{CACHE, CheckedStore, DataDir, DurabilityClass, Engine, Scan};
 use crate::report::{Goals, Row, THE_GOAL, progress, rows};
 use crate::worker::{SMALL, start};
 
@@ -13,7 +13,8 @@ pub(super) const ABOUT: &str = "8-byte keys in random order, values of 100 bytes
     the store and get one key, with the files in the page cache. After a kill: a process puts entries, 100 per commit, \
     without flushes, and aborts; the result is entries per second of the opening, during which TreeDB replays its whole \
     log. The peers shown there keep a log as well: RocksDB and fjall read it into memory. All tables must be equal \
-    afterwards.";
+    afterwards. A check: MiB of the page file per second, by all cores and, in the column of the peer, by one thread; the files are in the page \
+    cache.";
 
 const ALL: &[Engine] = &[
     Engine::TreeDb,
@@ -86,6 +87,27 @@ fn killed(scale: Scale, count: u64) -> Result<Vec<Samples>> {
     Ok(samples)
 }
 
+/// Checks every page and entry, by all cores and by one thread.
+fn check(scale: Scale, size: u64) -> Result<Vec<Samples>> {
+    let data_dir = DataDir::new("check")?;
+    let store = Engine::TreeDb.open(DurabilityClass::Relaxed, SMALL, data_dir.path(), CACHE)?;
+    store.put(&SMALL.sorted(size), 10_000, 0)?;
+    store.checkpoint()?;
+    drop(store);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    for (name, threads) in [("TreeDB, all cores", cores), ("TreeDB, one thread", 1)] {
+        let path = data_dir.path();
+        let run = move |_| {
+            // Opened each time: pages are then verified for the first time.
+            let store = CheckedStore::open(path)?;
+            Measurement::wall_clock(store.mebibytes(), || store.check(threads))
+        };
+        candidates.push(Candidate { name, run: Box::new(run) });
+    }
+    compare(Unit::MebibytesPerSecond, scale.rounds, &mut candidates)
+}
+
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     let mut out = Vec::new();
     let mut add = |name: &str, unit, samples: &dyn Fn() -> Result<Vec<Samples>>| -> Result<()> {
@@ -100,6 +122,9 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     for (size, label, peers) in [(10_000, "10k", ALL), (1_000_000, "1M", ALL), (10_000_000, "10M", FEW)] {
         let name = format!("open after a clean close, {label} keys");
         add(&name, Unit::Microseconds, &|| clean(scale, peers, scale.of(size)))?;
+    }
+    for (size, label) in [(1_000_000, "1M"), (10_000_000, "10M")] {
+        add(&format!("check of {label} keys"), Unit::MebibytesPerSecond, &|| check(scale, scale.of(size)))?;
     }
     add("log replay of 300k entries after a kill", Unit::OpsPerSecond, &|| killed(scale, scale.of(300_000)))?;
     Ok(out)

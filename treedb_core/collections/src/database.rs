@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bson::Document;
 
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::{CheckReport, Durability, Options, Stats, Store, WriteTxn};
+use treedb_storage::{CheckReport, Durability, Options, ReadTxn, Reads, Stats, Store, WriteTxn};
 
 use crate::Collection;
 use crate::catalog::Catalog;
@@ -16,7 +16,8 @@ use crate::catalog::namespace::{Namespace, check_database};
 use crate::catalog::special::{indexes_of_series, make_capped};
 use crate::changes::{self, ChangeLog};
 use crate::index::VectorMemory;
-use crate::maintenance::check::{self, CheckProgress, CollectionCheck};
+use crate::maintenance::check::{self, CollectionCheck};
+use crate::maintenance::check_progress::{CheckProgress, Meter};
 use crate::maintenance::expiry::TtlMonitor;
 use crate::maintenance::index_build::{self, Builds};
 use crate::maintenance::index_rebuild;
@@ -294,36 +295,58 @@ impl Database {
         self.check_with(cores, |_| {})
     }
 
-    /// The same by so many threads, one more of which reads the store meanwhile. `on_progress` is called by any of them.
+    /// The same by so many threads, this one among them: first the store, then the collections, then the change log, which one thread reads.
+    /// `on_progress` is called by any of them, one after another.
     ///
     /// # Errors
-    /// As [`Database::check`]; damage of the store comes before that of collections.
+    /// As [`Database::check`], the same whatever the number of threads.
     pub fn check_with(
         &self,
         threads: usize,
-        on_progress: impl Fn(CheckProgress) + Sync,
+        on_progress: impl FnMut(CheckProgress) + Send,
     ) -> Result<DatabaseCheck> {
-        let (store, collections) = std::thread::scope(|scope| {
-            let store = scope.spawn(|| self.inner.store.check());
-            let collections = self.check_collections(threads, &on_progress);
-            (store.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), collections)
-        });
-        let store = store?;
-        let collections = collections?;
-        Ok(DatabaseCheck { store, collections, changes: changes::check(&self.inner.store.begin_read()?)? })
+        let threads = threads.max(1);
+        let (entries, compared, changed) = match self.entries_to_check() {
+            Ok(counted) => counted,
+            Err(error) => {
+                // Damage of the store is what is to be reported, if that is why.
+                self.inner.store.check_with(threads, |_| {})?;
+                return Err(error);
+            }
+        };
+        let meter = Meter::new(entries.saturating_add(compared).saturating_add(changed), on_progress);
+        meter.begin(entries);
+        let store = self.inner.store.check_with(threads, |n| meter.advance(n))?;
+        meter.end();
+        meter.begin(compared);
+        let reads = self.inner.store.begin_read()?;
+        let metas = self.all_metas(&reads)?;
+        let collections = check::collections(reads, &metas, threads, &|n| meter.advance(n))?;
+        meter.end();
+        meter.begin(changed);
+        let changes = changes::check(&self.inner.store.begin_read()?, &|n| meter.advance(n))?;
+        meter.end();
+        Ok(DatabaseCheck { store, collections, changes })
     }
 
-    fn check_collections(
-        &self,
-        threads: usize,
-        on_progress: &(dyn Fn(CheckProgress) + Sync),
-    ) -> Result<Vec<CollectionCheck>> {
+    /// Numbers of entries that a check reads in the store, compares in collections, and compares in the change log.
+    fn entries_to_check(&self) -> Result<(u64, u64, u64)> {
         let reads = self.inner.store.begin_read()?;
-        let mut metas = Vec::new();
-        for namespace in self.inner.catalog.list(&reads, "")? {
-            metas.extend(self.inner.catalog.find(&reads, &namespace)?);
+        let mut entries = 0_u64;
+        for table in reads.tables()? {
+            entries = entries.saturating_add(reads.len(&table)?);
         }
-        check::collections(reads, &metas, threads.max(1), on_progress)
+        let metas = self.all_metas(&reads)?;
+        Ok((entries, check::entries_to_check(&reads, &metas)?, changes::entries_to_check(&reads)?))
+    }
+
+    /// All collections, in the order of their names.
+    fn all_metas(&self, reads: &ReadTxn) -> Result<Vec<Arc<Meta>>> {
+        let mut metas = Vec::new();
+        for namespace in self.inner.catalog.list(reads, "")? {
+            metas.extend(self.inner.catalog.find(reads, &namespace)?);
+        }
+        Ok(metas)
     }
 
     /// Namespace and name of each index, and how many operations have used it since the database was opened; `limit` of them at

@@ -41,7 +41,8 @@ pub use changes::{
 pub use collection::Collection;
 pub use database::{CollectionInfo, Database, DatabaseCheck};
 pub use index::VectorMemory;
-pub use maintenance::check::{CheckProgress, CollectionCheck};
+pub use maintenance::check::CollectionCheck;
+pub use maintenance::check_progress::CheckProgress;
 pub use maintenance::index_build::{IndexBuild, IndexesCreated};
 pub use maintenance::recall::Recall;
 pub use maintenance::stats::{CappedLimits, CollectionStats, IndexSize};

@@ -44,10 +44,11 @@
 //! | `page` | page file: map, copy-on-write, allocation, meta pages, checkpoint |
 //! | [`disk`] | the only part that touches files, and a simulated disk for crash tests |
 //! | `cipher` | encryption at rest |
+//! | `tasks` | work divided among threads |
 //! | `sync` | locks and atomics, which tests replace by ones whose schedules they choose |
 //!
 //! `btree`, `page` and `wal` are public but hidden: the fuzz targets feed them hostile bytes without a store around
-//! them. They are not part of the API.
+//! them. So is `tasks`, for the layers above. They are not part of the API.
 
 #[doc(hidden)]
 pub mod btree;
@@ -57,6 +58,8 @@ mod kv;
 #[doc(hidden)]
 pub mod page;
 mod sync;
+#[doc(hidden)]
+pub mod tasks;
 mod vlog;
 #[doc(hidden)]
 pub mod wal;

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
@@ -22,6 +21,9 @@ Each page must be reachable from exactly one place and have its checksum; keys m
 valid; every index entry is compared with its document, and every document with its index entries. A directory whose
 server was killed is recovered first, as by the next start of the server.
 
+Progress goes to standard error: a bar on a terminal, otherwise a line every five seconds and one at the end. An entry of a table counts
+once when its page is checked, and again when it is compared.
+
 With --recall, the vectors of some documents, evenly spread over each vector index, are searched for in it, and the answers are
 compared with exact ones: recall@10 is the part of the ten nearest other documents that the index finds, with as many
 candidates (ef) as a search for them has by default. It is a measurement, not a fault, however low it is.
@@ -34,7 +36,7 @@ pub(super) struct Check {
     /// Measure the recall of vector indexes too, with so many searches in each
     #[arg(long, value_name = "SEARCHES", num_args = 0..=1, require_equals = true, default_missing_value = "100")]
     recall: Option<NonZeroU32>,
-    /// Threads that compare documents and indexes; one more reads pages meanwhile [default: as many as there are cores]
+    /// Threads [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroU32>,
     #[command(flatten)]
@@ -53,15 +55,23 @@ impl Check {
         let started = Instant::now();
         let database = Database::open_with(&self.dir, self.key.options()?);
         let database = database.map_err(|error| error_hints::directory(&self.dir, &error))?;
-        let progress = Mutex::new(Progress::of_entries("checked", 0));
+        let mut progress = Progress::of_entries("checked", 0);
+        let mut checked = 0;
         let threads = self.threads.map_or_else(cores, |threads| threads.get() as usize);
         let report = database.check_with(threads, |now| {
-            let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+            checked = now.done;
             progress.of(now.total);
             progress.at(now.done, now.done);
         });
-        drop(progress);
-        let report = report?;
+        let report = match report {
+            Ok(report) => report,
+            Err(error) => {
+                // No half of a bar before the message.
+                drop(progress);
+                return Err(error.into());
+            }
+        };
+        progress.finish(checked, &format!("in {dir}"));
         let mut out = std::io::stdout().lock();
         for collection in &report.collections {
             writeln!(out, "collection {}: {} documents", collection.namespace, HumanCount(collection.rows))?;

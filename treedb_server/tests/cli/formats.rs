@@ -136,6 +136,11 @@ fn a_check_by_many_threads_finds_what_one_finds() {
     let check = |threads: &str| {
         let done = treedb(&["check", "--threads", threads, "--dir", &bench.dir]);
         assert_eq!(done.status, Some(0), "{done:?}");
+        // Of entries, each counts when its page is checked, and those of documents and indexes again when they are compared.
+        let end = done.err.lines().last().unwrap_or_default();
+        let counted =
+            end.strip_prefix("checked ").and_then(|rest| rest.split_once(" entries in ")).unwrap().0;
+        assert!(counted.replace(',', "").parse::<u32>().unwrap() > 2 * (70_000 * 4), "{end}");
         // The last line has the time that it took.
         done.out.lines().filter(|line| !line.starts_with("no damage")).map(str::to_owned).collect::<Vec<_>>()
     };

@@ -98,7 +98,7 @@ pub use stream::ChangeStream;
 pub use watch::{FullDocument, FullDocumentBeforeChange, WatchFrom, WatchRequest, Watched};
 
 pub(crate) use as_of::{AsOfOverlay, AsOfView};
-pub(crate) use check::check;
+pub(crate) use check::{check, entries_to_check};
 pub(crate) use record::Defined;
 pub(crate) use recorder::Recorder;
 pub(crate) use state::ChangeLog;

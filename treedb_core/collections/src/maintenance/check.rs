@@ -4,14 +4,13 @@
 //! rows require of the indexes is added up first; entries are compared with it in the end. Of several inconsistencies the same is
 //! reported as by one thread: tasks have the order of a check by one thread, and the first that fails counts.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source};
 use treedb_query::doc;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::interrupt::InterruptTick;
-use treedb_storage::{ReadTxn, Reads, SharedReadTxn};
+use treedb_storage::{ReadTxn, Reads, SharedReadTxn, tasks};
 
 use crate::catalog::meta::Meta;
 use crate::index::{IndexKind, Mismatch, Required, by_kind};
@@ -21,6 +20,8 @@ use crate::read::view::View;
 const TASK: u64 = 32_768;
 /// Rows and entries between two reports of progress.
 const STEP: u64 = 4_096;
+/// Bytes of rows after which progress is reported before that.
+const STEP_BYTES: usize = 4 << 20;
 
 /// What [`Database::check`](crate::Database::check) has checked in one collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,15 +32,6 @@ pub struct CollectionCheck {
     pub rows: u64,
     /// The name of each index, and the number of its entries, each compared with its row.
     pub indexes: Vec<(String, u64)>,
-}
-
-/// How far a check is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CheckProgress {
-    /// Rows and entries of indexes that have been checked.
-    pub done: u64,
-    /// Those that there are.
-    pub total: u64,
 }
 
 /// Rows of a collection: of this number, with the ids `from..to`.
@@ -70,22 +62,11 @@ struct Check<'a> {
     reads: &'a Arc<Mutex<ReadTxn>>,
     metas: &'a [Arc<Meta>],
     threads: usize,
-    done: AtomicU64,
-    total: u64,
-    on_progress: &'a (dyn Fn(CheckProgress) + Sync),
+    on_checked: &'a (dyn Fn(u64) + Sync),
 }
 
-/// Checks collections in a snapshot, by so many threads, this one among them. An index that is being built must not have wrong
-/// entries, but may lack some. Progress is reported by any of the threads.
-///
-/// # Errors
-/// The first inconsistency; `Interrupted`, if this thread is to stop.
-pub(crate) fn collections(
-    reads: ReadTxn,
-    metas: &[Arc<Meta>],
-    threads: usize,
-    on_progress: &(dyn Fn(CheckProgress) + Sync),
-) -> Result<Vec<CollectionCheck>> {
+/// Numbers of rows and of entries of indexes that [`collections`] checks.
+pub(crate) fn entries_to_check(reads: &ReadTxn, metas: &[Arc<Meta>]) -> Result<u64> {
     let mut total = 0;
     for meta in metas {
         total += reads.len(&meta.rows)?;
@@ -93,9 +74,22 @@ pub(crate) fn collections(
             total += reads.len(&index.table)?;
         }
     }
+    Ok(total)
+}
+
+/// Checks collections in a snapshot, by so many threads, this one among them. An index that is being built must not have wrong
+/// entries, but may lack some. `on_checked` is called by any of the threads with the number of rows and entries since its last call.
+///
+/// # Errors
+/// The first inconsistency; `Interrupted`, if this thread is to stop.
+pub(crate) fn collections(
+    reads: ReadTxn,
+    metas: &[Arc<Meta>],
+    threads: usize,
+    on_checked: &(dyn Fn(u64) + Sync),
+) -> Result<Vec<CollectionCheck>> {
     let reads = Arc::new(Mutex::new(reads));
-    let check = Check { reads: &reads, metas, threads, done: AtomicU64::new(0), total, on_progress };
-    check.run()
+    Check { reads: &reads, metas, threads, on_checked }.run()
 }
 
 impl Check<'_> {
@@ -190,14 +184,17 @@ impl Check<'_> {
         let view = View { reads, meta };
         let mut required: Vec<Required> = meta.indexes.iter().map(|_| Required::default()).collect();
         let (mut rows, mut interrupt) = (0, InterruptTick::default());
+        let (mut unreported, mut bytes) = (0, 0);
         view.scan(Direction::Forward, task.from.checked_sub(1).map(RowId), &mut |row, document| {
             if task.to.is_some_and(|to| row.0 >= to) {
                 return Ok(Flow::Break(()));
             }
             interrupt.tick()?;
             rows += 1;
-            if rows % STEP == 0 {
-                self.advance(STEP);
+            (unreported, bytes) = (unreported + 1, bytes + document.as_bytes().len());
+            if unreported == STEP || bytes >= STEP_BYTES {
+                self.advance(unreported);
+                (unreported, bytes) = (0, 0);
             }
             doc::validate(document.as_bytes())?;
             for (index, required) in meta.indexes.iter().zip(&mut required) {
@@ -206,7 +203,7 @@ impl Check<'_> {
             }
             Ok(Flow::Continue(()))
         })?;
-        self.advance(rows % STEP);
+        self.advance(unreported);
         Ok(Rows { rows, required })
     }
 
@@ -227,47 +224,17 @@ impl Check<'_> {
 
     fn advance(&self, n: u64) {
         if n > 0 {
-            let done = self.done.fetch_add(n, Ordering::Relaxed) + n;
-            (self.on_progress)(CheckProgress { done: done.min(self.total), total: self.total });
+            (self.on_checked)(n);
         }
     }
 
-    /// Runs tasks, begun in their order; what each returned, up to the first failure.
+    /// Runs tasks by the threads. What each has copied from pages goes with it.
     fn in_parallel<K: Sync, T: Send>(
         &self,
         tasks: &[K],
         run: &(dyn Fn(&SharedReadTxn, &K) -> Result<T> + Sync),
     ) -> Vec<Result<T>> {
-        let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
-        let work = || {
-            let mut done = Vec::new();
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                // Tasks before one that failed have begun already, and are finished by whoever has begun them.
-                let Some(task) = tasks.get(at).filter(|_| at < failed.load(Ordering::Relaxed)) else {
-                    return done;
-                };
-                // What it has copied from pages goes with it.
-                let result = run(&SharedReadTxn::new(self.reads), task);
-                if result.is_err() {
-                    failed.fetch_min(at, Ordering::Relaxed);
-                }
-                done.push((at, result));
-            }
-        };
-        let mut done = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..self.threads.min(tasks.len())).map(|_| scope.spawn(work)).collect();
-            let mut done = work();
-            for other in others {
-                // A panic of a thread is this one's.
-                done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            }
-            done
-        });
-        done.sort_unstable_by_key(|(at, _)| *at);
-        let first_failure = done.iter().position(|(_, result)| result.is_err());
-        done.truncate(first_failure.map_or(done.len(), |at| at + 1));
-        done.into_iter().map(|(_, result)| result).collect()
+        tasks::run(self.threads, tasks, &|task| run(&SharedReadTxn::new(self.reads), task))
     }
 }
 

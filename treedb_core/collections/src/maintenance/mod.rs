@@ -8,10 +8,12 @@
 //! | `search_index` | creating, replacing and dropping search indexes |
 //! | `expiry` | deleting documents whose time-to-live is over |
 //! | `check` | comparing rows with indexes, both ways |
+//! | `check_progress` | how far a check is |
 //! | `recall` | comparing what vector indexes find with what exact comparison finds |
 
 pub(crate) mod backfill;
 pub(crate) mod check;
+pub(crate) mod check_progress;
 pub(crate) mod expiry;
 pub(crate) mod index_build;
 pub(crate) mod index_rebuild;

@@ -46,7 +46,7 @@ fn prepared() -> (SimDisk, Vec<State>) {
 fn read_all(disk: &SimDisk) -> Result<State> {
     let db = open(disk)?;
     let state = dump(&db)?;
-    db.check()?;
+    check::checked(&db)?;
     let collection = db.collection("shop.orders")?;
     for filter in [doc! { "tags": 1 }, doc! { "serial": { "$gt": 960 } }, doc! { "_id": 33 }] {
         for found in collection.find(FindRequest::filter(raw(&filter)))? {

@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod builds;
+mod check;
 mod collation;
 mod crash;
 mod damage;

@@ -1,10 +1,14 @@
 //! Check: every page once, every key in order and within its separators, counts right.
+//!
+//! A tree is walked by *parts*: a page, all below it, and the bounds that the branches above set for what may be there. A part is
+//! checked without the rest of the tree, so that threads can share a tree; [`Part::check_page`] finds the parts below a page.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::path::At;
 use super::root::MAX_DEPTH;
-use super::{Tree, TreeRoot};
+use super::{Tree, TreeRoot, Value};
 use crate::Result;
 use crate::page::{PageId, PageSource};
 use treedb_formats::node::{Branch, Leaf, NODE_HEADER, NodeDamage, compare};
@@ -26,7 +30,119 @@ pub struct TreeStats {
     pub room: u64,
 }
 
+/// What else is to be done with a tree while it is checked.
+pub(crate) trait Visitor {
+    /// A page, before it is read. One that was met before must be an error: in a forged tree the walk might not end otherwise.
+    fn page(&mut self, id: PageId) -> Result<()>;
+    /// The value of an entry, in a leaf that is sound.
+    fn value(&mut self, value: Value<'_>) -> Result<()>;
+    /// The page has been read, and nothing that was borrowed from it is used any more.
+    fn page_is_done(&mut self) -> Result<()>;
+}
+
+/// How the pages of a kind of tree are checked.
+pub(crate) trait CheckedTree {
+    /// What separates the children of a branch.
+    type Bound: Clone + Send + Sync;
+
+    /// Checks a branch, the top of `part`. Adds what is below it to `children`, in order.
+    fn branch<S: PageSource + ?Sized>(
+        src: &S,
+        part: &Part<Self::Bound>,
+        page: &[u8],
+        stats: &mut TreeStats,
+        children: &mut Vec<Part<Self::Bound>>,
+    ) -> Result<()>;
+
+    /// Checks a leaf, which is all of `part`, and visits its values.
+    fn leaf<S: PageSource + ?Sized, V: Visitor>(
+        src: &S,
+        part: &Part<Self::Bound>,
+        page: &[u8],
+        stats: &mut TreeStats,
+        visitor: &mut V,
+    ) -> Result<()>;
+}
+
+/// A page of a tree and all below it.
+#[derive(Debug, Clone)]
+pub(crate) struct Part<B> {
+    pub(super) page: PageId,
+    /// 1 for a leaf.
+    pub(super) level: u16,
+    /// What is in it must lie in `low..high`.
+    pub(super) low: B,
+    pub(super) high: B,
+}
+
+impl<B: Clone> Part<B> {
+    /// The whole tree; `None` if it is empty.
+    pub(super) fn whole<S: PageSource + ?Sized>(
+        src: &S,
+        root: &TreeRoot,
+        low: B,
+        high: B,
+    ) -> Result<Option<Part<B>>> {
+        if root.depth == 0 {
+            return Ok(None);
+        }
+        depth_is_sound(src, root)?;
+        Ok(Some(Part { page: root.root, level: root.depth, low, high }))
+    }
+
+    /// True if there may be other parts below its top.
+    pub(crate) fn has_children(&self) -> bool {
+        self.level > 1
+    }
+
+    /// Checks the page at its top. Adds the parts below that to `children`, in order.
+    pub(crate) fn check_page<T: CheckedTree<Bound = B>, S: PageSource + ?Sized, V: Visitor>(
+        &self,
+        src: &S,
+        visitor: &mut V,
+        stats: &mut TreeStats,
+        children: &mut Vec<Part<B>>,
+    ) -> Result<()> {
+        visitor.page(self.page)?;
+        let page = src.page(self.page)?;
+        if self.level == 1 {
+            stats.leaves += 1;
+            T::leaf(src, self, page, stats, visitor)?;
+        } else {
+            stats.branches += 1;
+            T::branch(src, self, page, stats, children)?;
+        }
+        visitor.page_is_done()
+    }
+
+    /// Checks all of it. The first damage found is the error.
+    pub(crate) fn check<T: CheckedTree<Bound = B>, S: PageSource + ?Sized, V: Visitor>(
+        &self,
+        src: &S,
+        visitor: &mut V,
+    ) -> Result<TreeStats> {
+        let mut stats = TreeStats { depth: self.level, ..TreeStats::default() };
+        let mut todo = vec![self.clone()];
+        while let Some(part) = todo.pop() {
+            let below = todo.len();
+            part.check_page::<T, S, V>(src, visitor, &mut stats, &mut todo)?;
+            if let Some(children) = todo.get_mut(below..) {
+                children.reverse();
+            }
+        }
+        Ok(stats)
+    }
+}
+
+/// A bound of keys; at the ends of a tree there is none.
+pub(crate) type KeyBound = Option<Arc<[u8]>>;
+
 impl Tree {
+    /// All of a tree, to be checked; `None` if it is empty.
+    pub(crate) fn part<S: PageSource + ?Sized>(src: &S, root: &TreeRoot) -> Result<Option<Part<KeyBound>>> {
+        Part::whole(src, root, None, None)
+    }
+
     /// Reads the whole tree and checks its structure; `visit` gets every page once. The first damage found is the
     /// error.
     pub fn check<S: PageSource + ?Sized>(
@@ -34,17 +150,9 @@ impl Tree {
         root: &TreeRoot,
         visit: &mut dyn FnMut(PageId),
     ) -> Result<TreeStats> {
-        let mut stats = TreeStats { depth: root.depth, ..TreeStats::default() };
-        if root.depth == 0 {
-            return Ok(stats);
-        }
-        depth_is_sound(src, root)?;
-        let mut walk = Walk { src, seen: HashSet::new(), visit, stats: &mut stats };
-        walk.node(root.root, root.depth, None, None)?;
-        if stats.entries != root.entries {
-            let expected = format!("{} entries", root.entries);
-            return Err(src.damaged(root.root, 0, &expected, &stats.entries.to_string()));
-        }
+        let Some(part) = Tree::part(src, root)? else { return Ok(TreeStats::default()) };
+        let stats = part.check::<Tree, S, _>(src, &mut Alone { src, seen: HashSet::new(), visit })?;
+        root.expect_entries(src, stats.entries)?;
         Ok(stats)
     }
 
@@ -53,6 +161,39 @@ impl Tree {
         let mut count = PageCount::default();
         pages(src, root, &mut |_, level| count.add(level))?;
         Ok(count.0)
+    }
+}
+
+impl TreeRoot {
+    /// `Ok` if a walk that found so many entries found as many as there should be.
+    pub(crate) fn expect_entries<S: PageSource + ?Sized>(&self, src: &S, found: u64) -> Result<()> {
+        if found == self.entries {
+            return Ok(());
+        }
+        Err(src.damaged(self.root, 0, &format!("{} entries", self.entries), &found.to_string()))
+    }
+}
+
+/// The check of a tree by itself.
+pub(super) struct Alone<'a, S: ?Sized> {
+    pub(super) src: &'a S,
+    pub(super) seen: HashSet<PageId>,
+    pub(super) visit: &'a mut dyn FnMut(PageId),
+}
+
+impl<S: PageSource + ?Sized> Visitor for Alone<'_, S> {
+    fn page(&mut self, id: PageId) -> Result<()> {
+        first_visit(self.src, &mut self.seen, id)?;
+        (self.visit)(id);
+        Ok(())
+    }
+
+    fn value(&mut self, _: Value<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn page_is_done(&mut self) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -128,79 +269,82 @@ pub(super) fn walk_pages<S: PageSource + ?Sized>(
     Ok(())
 }
 
-struct Walk<'a, S: PageSource + ?Sized> {
-    src: &'a S,
-    seen: HashSet<PageId>,
-    visit: &'a mut dyn FnMut(PageId),
-    stats: &'a mut TreeStats,
-}
+impl CheckedTree for Tree {
+    type Bound = KeyBound;
 
-impl<S: PageSource + ?Sized> Walk<'_, S> {
-    /// Checks a node and all below it; its keys must lie in `low..high`.
-    fn node(&mut self, id: PageId, level: u16, low: Option<&[u8]>, high: Option<&[u8]>) -> Result<()> {
-        first_visit(self.src, &mut self.seen, id)?;
-        (self.visit)(id);
-        let page = self.src.page(id)?;
-        self.stats.room += page.len().saturating_sub(NODE_HEADER) as u64;
-        if level == 1 {
-            return self.leaf(id, page, low, high);
-        }
-        self.stats.branches += 1;
-        let branch = Branch::open(page).at(self.src, id)?;
-        branch.validate().at(self.src, id)?;
-        self.count_used(page, branch.free().at(self.src, id)?);
-        // The separators left and right of the child.
-        let mut left = low.map(<[u8]>::to_vec);
+    fn branch<S: PageSource + ?Sized>(
+        src: &S,
+        part: &Part<KeyBound>,
+        page: &[u8],
+        stats: &mut TreeStats,
+        children: &mut Vec<Part<KeyBound>>,
+    ) -> Result<()> {
+        let id = part.page;
+        let branch = Branch::open(page).at(src, id)?;
+        branch.validate().at(src, id)?;
+        count_room(stats, page, branch.free().at(src, id)?);
+        let mut separator = Vec::new();
+        let mut low = part.low.clone();
         for c in 0..=branch.count() {
-            let right = if c < branch.count() {
-                let mut separator = Vec::new();
-                branch.separator_into(c, &mut separator).at(self.src, id)?;
-                self.within(id, &separator, left.as_deref(), high)?;
-                Some(separator)
+            let high = if c < branch.count() {
+                branch.separator_into(c, &mut separator).at(src, id)?;
+                within(src, id, &separator, low.as_deref(), part.high.as_deref())?;
+                Some(Arc::from(separator.as_slice()))
             } else {
-                high.map(<[u8]>::to_vec)
+                part.high.clone()
             };
-            let child = PageId(branch.child(c).at(self.src, id)?);
-            self.node(child, level - 1, left.as_deref(), right.as_deref())?;
-            left = right;
+            let page = PageId(branch.child(c).at(src, id)?);
+            children.push(Part { page, level: part.level - 1, low, high: high.clone() });
+            low = high;
         }
         Ok(())
     }
 
-    fn leaf(&mut self, id: PageId, page: &[u8], low: Option<&[u8]>, high: Option<&[u8]>) -> Result<()> {
-        let leaf = Leaf::open(page).at(self.src, id)?;
-        leaf.validate().at(self.src, id)?;
-        self.stats.leaves += 1;
-        self.stats.entries += leaf.count() as u64;
-        self.count_used(page, leaf.free().at(self.src, id)?);
+    fn leaf<S: PageSource + ?Sized, V: Visitor>(
+        src: &S,
+        part: &Part<KeyBound>,
+        page: &[u8],
+        stats: &mut TreeStats,
+        visitor: &mut V,
+    ) -> Result<()> {
+        let id = part.page;
+        let leaf = Leaf::open(page).at(src, id)?;
+        leaf.validate().at(src, id)?;
+        stats.entries += leaf.count() as u64;
+        count_room(stats, page, leaf.free().at(src, id)?);
         let Some(last) = leaf.count().checked_sub(1) else {
-            return Err(self.src.damaged(id, 2, "a leaf with entries", "none"));
+            return Err(src.damaged(id, 2, "a leaf with entries", "none"));
         };
         let mut key = Vec::new();
         // The keys in between rise: `validate` has seen that.
         for slot in [0, last] {
-            leaf.key_into(slot, &mut key).at(self.src, id)?;
-            self.within(id, &key, low, high)?;
+            leaf.key_into(slot, &mut key).at(src, id)?;
+            within(src, id, &key, part.low.as_deref(), part.high.as_deref())?;
+        }
+        for slot in 0..=last {
+            visitor.value(leaf.value(slot).at(src, id)?)?;
         }
         Ok(())
     }
+}
 
-    fn count_used(&mut self, page: &[u8], free: usize) {
-        self.stats.used += page.len().saturating_sub(NODE_HEADER + free) as u64;
-    }
+fn count_room(stats: &mut TreeStats, page: &[u8], free: usize) {
+    stats.room += page.len().saturating_sub(NODE_HEADER) as u64;
+    stats.used += page.len().saturating_sub(NODE_HEADER + free) as u64;
+}
 
-    fn within(&self, id: PageId, key: &[u8], low: Option<&[u8]>, high: Option<&[u8]>) -> Result<()> {
-        if low.is_some_and(|low| compare(key, low).is_lt()) {
-            return Err(self.src.damaged(
-                id,
-                0,
-                "keys not below the separator left of them",
-                "a key below it",
-            ));
-        }
-        if high.is_some_and(|high| compare(key, high).is_ge()) {
-            return Err(self.src.damaged(id, 0, "keys below the separator right of them", "a key above it"));
-        }
-        Ok(())
+fn within<S: PageSource + ?Sized>(
+    src: &S,
+    id: PageId,
+    key: &[u8],
+    low: Option<&[u8]>,
+    high: Option<&[u8]>,
+) -> Result<()> {
+    if low.is_some_and(|low| compare(key, low).is_lt()) {
+        return Err(src.damaged(id, 0, "keys not below the separator left of them", "a key below it"));
     }
+    if high.is_some_and(|high| compare(key, high).is_ge()) {
+        return Err(src.damaged(id, 0, "keys below the separator right of them", "a key above it"));
+    }
+    Ok(())
 }

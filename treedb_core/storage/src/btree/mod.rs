@@ -4,7 +4,8 @@
 //! | file | what |
 //! |---|---|
 //! | `root` | [`TreeRoot`]: what the owner of a tree stores |
-//! | `tree` | [`Tree`]: get and put; `delete`, `check`, `clear` beside it |
+//! | `tree` | [`Tree`]: get and put; `delete`, `clear` beside it |
+//! | `check` | checking a tree, as a whole or by parts |
 //! | `finger` | [`Finger`]: where the last put went, so that ascending keys need no descent |
 //! | `branches` | what trees with keys and row trees share: rebalancing |
 //! | `get_many` | looking up many keys at once |
@@ -47,6 +48,7 @@ mod tests;
 mod tree;
 
 pub use check::TreeStats;
+pub(crate) use check::{CheckedTree, KeyBound, Part, Visitor};
 pub use cursor::Cursor;
 pub use finger::Finger;
 pub use relocate::Position;

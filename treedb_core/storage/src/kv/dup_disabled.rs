@@ -4,8 +4,8 @@
 use super::catalog::{self, Record, Table, TableKind};
 use super::edit::{Edit, Outcome};
 use super::reads::{Bounds, Reads};
-use crate::btree::TreeRoot;
-use crate::page::{PageAccounting, Pager};
+use crate::btree::{TreeRoot, Value};
+use crate::page::Pager;
 use crate::{Error, Result};
 
 fn unsupported(table: &str) -> Error {
@@ -37,8 +37,8 @@ pub(super) fn count_pages(_pager: &Pager, _record: &Record) -> Result<(u64, u64)
     Err(unsupported("the table"))
 }
 
-pub(super) fn check(_: &Pager, table: &Table, _: &Record, _: &mut PageAccounting<'_>) -> Result<u64> {
-    Err(unsupported(table.name()))
+pub(super) fn check_cell(_pager: &Pager, _cell: Value<'_>) -> Result<(u64, Option<TreeRoot>)> {
+    Err(unsupported("the table"))
 }
 
 pub(super) fn for_each_pair(

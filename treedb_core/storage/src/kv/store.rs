@@ -159,7 +159,13 @@ impl Store {
     /// order, counts, value pointers, free pages. Writers wait meanwhile, and a thread that holds a [`WriteTxn`]
     /// deadlocks. The error is the first damage found.
     pub fn check(&self) -> Result<CheckReport> {
-        check::check(&self.inner)
+        self.check_with(1, |_| {})
+    }
+
+    /// As [`Store::check`] by so many threads, this one among them: they find the same. `on_checked` is called by any of them with the number
+    /// of entries, rows and pairs that it has checked since its last call; together those are [`CheckReport::entries`].
+    pub fn check_with(&self, threads: usize, on_checked: impl Fn(u64) + Sync) -> Result<CheckReport> {
+        check::check(&self.inner, threads, &on_checked)
     }
 
     /// Statistics. Never blocks.

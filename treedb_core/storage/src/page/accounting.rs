@@ -1,83 +1,101 @@
 //! The check that every page is accounted for exactly once.
 
-use super::alloc::{Allocator, Bits};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::alloc::Allocator;
 use super::layout::{FIRST_PAGE, offset_of};
 use super::pager::Pager;
 use super::{PageId, PageSource};
 use crate::{Corruption, Error, Result};
 
-/// Counts pages as `check` meets them: the free ones and the free list's at the start, the trees' as they are walked.
+/// Notes pages as `check` meets them, in any number of threads: the free ones and the free list's at the start, the trees' as they
+/// are walked. It takes a bit per page of the file, whatever numbers it is given.
 #[derive(Debug)]
 pub struct PageAccounting<'a> {
     pager: &'a Pager,
     alloc: &'a Allocator,
-    seen: Bits,
-    doubled: Option<u32>,
-    damaged: Option<Error>,
-    counted: u64,
+    /// A bit for each page that was ever allocated.
+    seen: Box<[AtomicU64]>,
+    met_twice: AtomicBool,
 }
 
 impl<'a> PageAccounting<'a> {
-    pub(crate) fn new(pager: &'a Pager, alloc: &'a Allocator) -> PageAccounting<'a> {
-        let mut accounting =
-            PageAccounting { pager, alloc, seen: Bits::default(), doubled: None, damaged: None, counted: 0 };
+    /// # Errors
+    /// As [`PageAccounting::visit`] for the free pages.
+    pub(crate) fn new(pager: &'a Pager, alloc: &'a Allocator) -> Result<PageAccounting<'a>> {
+        let words = (alloc.high() as usize).div_ceil(64);
+        let accounting = PageAccounting {
+            pager,
+            alloc,
+            seen: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            met_twice: AtomicBool::new(false),
+        };
         for page in alloc.all_free() {
-            accounting.mark(page);
+            accounting.mark(page)?;
         }
         for &page in &alloc.free_list {
-            accounting.visit(PageId(page));
+            accounting.visit(PageId(page))?;
         }
-        accounting
+        Ok(accounting)
     }
 
-    fn mark(&mut self, page: u32) {
-        self.counted += 1;
-        if !self.seen.insert(page) {
-            self.doubled = self.doubled.or(Some(page));
+    fn mark(&self, page: u32) -> Result<()> {
+        let used = self.alloc.high();
+        let Some(word) = self.seen.get(page as usize / 64).filter(|_| page < used) else {
+            let found = "a page that was never allocated";
+            return Err(self.corrupt(page, &format!("pages below {used}"), found));
+        };
+        let bit = 1 << (page % 64);
+        if word.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            self.met_twice.store(true, Ordering::Relaxed);
+            let found = "a page that two branches, two trees, or a tree and the free list, hold";
+            return Err(self.corrupt(page, "a page in one place", found));
         }
+        Ok(())
     }
 
     /// Counts a page of a tree, and reads it against its checksum if it has one yet.
-    pub fn visit(&mut self, id: PageId) {
-        self.mark(id.0);
-        if self.damaged.is_none() {
-            let result = if self.alloc.is_dirty(id.0) {
-                self.pager.view().page(id).map(|_| ())
-            } else {
-                self.pager.view().reverify(id.0)
-            };
-            self.damaged = result.err();
+    ///
+    /// # Errors
+    /// `Corrupt` for a page that was counted before, was never allocated, or is damaged.
+    pub fn visit(&self, id: PageId) -> Result<()> {
+        self.mark(id.0)?;
+        match self.alloc.is_dirty(id.0) {
+            true => self.pager.view().page(id).map(|_| ()),
+            false => self.pager.view().reverify(id.0),
         }
     }
 
-    /// The result: an error for a damaged page, a page counted twice, or a page not counted at all.
-    pub fn finish(self) -> Result<u64> {
-        if let Some(error) = self.damaged {
-            return Err(error);
-        }
+    /// Whether any page was counted twice. Which of its two places is then reported depends on the order of the walks.
+    pub(crate) fn met_twice(&self) -> bool {
+        self.met_twice.load(Ordering::Relaxed)
+    }
+
+    /// The number of pages; an error if there are any that were not counted.
+    pub fn finish(&self) -> Result<u64> {
         let used = self.alloc.high();
-        let corrupt = |page: u32, expected: &str, found: &str| {
-            Err(Error::Corrupt(Box::new(Corruption {
-                file: self.pager.view().path().to_path_buf(),
-                page: Some(page.into()),
-                offset: offset_of(page),
-                expected: expected.into(),
-                found: found.into(),
-            })))
+        let words = || self.seen.iter().map(|word| word.load(Ordering::Relaxed));
+        // The first two are the meta pages.
+        let missing_of = |(at, word): (usize, u64)| {
+            let missing = if at == 0 { !word & !((1 << FIRST_PAGE) - 1) } else { !word };
+            (missing != 0).then(|| at as u32 * 64 + missing.trailing_zeros())
         };
-        if let Some(page) = self.doubled {
-            return corrupt(
-                page,
-                "a page in one place",
-                "a page that two trees, or a tree and the free list, hold",
-            );
+        match words().enumerate().find_map(missing_of).filter(|&page| page < used) {
+            Some(page) => {
+                let expected = "a page of a tree or of the free list";
+                Err(self.corrupt(page, expected, "a page that nothing refers to"))
+            }
+            None => Ok(words().map(|word| u64::from(word.count_ones())).sum()),
         }
-        if let Some(page) = self.seen.iter().find(|&page| page >= used) {
-            return corrupt(page, &format!("pages below {used}"), "a page that was never allocated");
-        }
-        if let Some(page) = (FIRST_PAGE..used).find(|&page| !self.seen.contains(page)) {
-            return corrupt(page, "a page of a tree or of the free list", "a page that nothing refers to");
-        }
-        Ok(self.counted)
+    }
+
+    fn corrupt(&self, page: u32, expected: &str, found: &str) -> Error {
+        Error::Corrupt(Box::new(Corruption {
+            file: self.pager.view().path().to_path_buf(),
+            page: Some(page.into()),
+            offset: offset_of(page),
+            expected: expected.into(),
+            found: found.into(),
+        }))
     }
 }

@@ -484,7 +484,10 @@ impl Pager {
     }
 
     /// Begins the page accounting; call as the writer, between transactions, with no checkpoint being written.
-    pub fn account_pages<'a>(&'a self, alloc: &'a Allocator) -> PageAccounting<'a> {
+    ///
+    /// # Errors
+    /// `Corrupt` if the free pages are not each there once.
+    pub fn account_pages<'a>(&'a self, alloc: &'a Allocator) -> Result<PageAccounting<'a>> {
         PageAccounting::new(self, alloc)
     }
 }

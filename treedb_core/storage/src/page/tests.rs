@@ -136,12 +136,14 @@ impl Array {
 
     fn account_pages(&self, len: usize) -> Result<u64> {
         let pin = self.pager.pin();
-        let mut accounting = self.pager.account_pages(&self.alloc);
+        let accounting = self.pager.account_pages(&self.alloc)?;
         let root = root_of(pin.root());
         if root != PageId::NONE {
-            accounting.visit(root);
+            accounting.visit(root)?;
             let list = self.pager.page(root)?;
-            (0..len).map(|i| entry(list, i)).filter(|&p| p != 0).for_each(|p| accounting.visit(PageId(p)));
+            for page in (0..len).map(|i| entry(list, i)).filter(|&page| page != 0) {
+                accounting.visit(PageId(page))?;
+            }
         }
         self.pager.unpin(&pin);
         accounting.finish()

@@ -250,6 +250,14 @@ impl View {
         }
     }
 
+    #[inline]
+    fn is_verified(&self, page: u32) -> bool {
+        match self.verified.get(page as usize / 64) {
+            Some(word) => word.load(Ordering::Acquire) >> (page % 64) & 1 == 1,
+            None => false,
+        }
+    }
+
     pub(super) fn clear_verified(&self, page: u32) {
         point();
         if let Some(word) = self.verified.get(page as usize / 64) {
@@ -297,7 +305,11 @@ impl View {
         if self.cache.is_some() {
             return self.reread(page);
         }
-        self.verify(page, u64::MAX)
+        match self.is_verified(page) {
+            true => self.verify(page, u64::MAX),
+            // Whoever reads it next need not do it again.
+            false => self.first_access(page),
+        }
     }
 
     /// Verifies a page in the map; its birth must be at or before `newest`.
@@ -423,11 +435,7 @@ impl PageSource for View {
     fn page(&self, id: PageId) -> Result<&[u8]> {
         let page = id.0;
         point();
-        let verified = match self.verified.get(page as usize / 64) {
-            Some(word) => word.load(Ordering::Acquire) >> (page % 64) & 1 == 1,
-            None => false,
-        };
-        if !verified {
+        if !self.is_verified(page) {
             self.first_access(page)?;
         }
         point();

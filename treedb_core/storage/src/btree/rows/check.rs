@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::super::branches::Branches;
-use super::super::check::{PageCount, depth_is_sound, first_visit, walk_pages};
+use super::super::check::{Alone, CheckedTree, PageCount, Part, Visitor, walk_pages};
 use super::super::path::At;
 use super::super::{TreeRoot, TreeStats};
 use super::branch::{HEADER as BRANCH_HEADER, RowBranch};
@@ -14,6 +14,11 @@ use crate::Result;
 use crate::page::{PageId, PageSource};
 
 impl RowTree {
+    /// All of a tree, to be checked; `None` if it is empty.
+    pub(crate) fn part<S: PageSource + ?Sized>(src: &S, root: &RowRoot) -> Result<Option<Part<u64>>> {
+        Part::whole(src, &root.tree, 0, root.next)
+    }
+
     /// Reads the whole tree and checks its structure; `visit` gets every page once. The first damage found is the
     /// error.
     pub fn check<S: PageSource + ?Sized>(
@@ -21,18 +26,9 @@ impl RowTree {
         root: &RowRoot,
         visit: &mut dyn FnMut(PageId),
     ) -> Result<TreeStats> {
-        let tree = &root.tree;
-        let mut stats = TreeStats { depth: tree.depth, ..TreeStats::default() };
-        if tree.depth == 0 {
-            return Ok(stats);
-        }
-        depth_is_sound(src, tree)?;
-        let mut walk = Walk { src, seen: HashSet::new(), visit, stats: &mut stats };
-        walk.node(tree.root, tree.depth, 0, root.next)?;
-        if stats.entries != tree.entries {
-            let expected = format!("{} rows", tree.entries);
-            return Err(src.damaged(tree.root, 0, &expected, &stats.entries.to_string()));
-        }
+        let Some(part) = RowTree::part(src, root)? else { return Ok(TreeStats::default()) };
+        let stats = part.check::<RowTree, S, _>(src, &mut Alone { src, seen: HashSet::new(), visit })?;
+        root.tree.expect_entries(src, stats.entries)?;
         Ok(stats)
     }
 
@@ -53,56 +49,58 @@ pub(super) fn pages<S: PageSource + ?Sized>(
     walk_pages(src, root, visit, RowBranches::children)
 }
 
-struct Walk<'a, S: PageSource + ?Sized> {
-    src: &'a S,
-    seen: HashSet<PageId>,
-    visit: &'a mut dyn FnMut(PageId),
-    stats: &'a mut TreeStats,
-}
+impl CheckedTree for RowTree {
+    type Bound = u64;
 
-impl<S: PageSource + ?Sized> Walk<'_, S> {
-    /// Checks a node and all below it; its ids must lie in `low..high`.
-    fn node(&mut self, id: PageId, level: u16, low: u64, high: u64) -> Result<()> {
-        first_visit(self.src, &mut self.seen, id)?;
-        (self.visit)(id);
-        let page = self.src.page(id)?;
-        if level == 1 {
-            return self.leaf(id, page, low, high);
-        }
-        let branch = RowBranch::open(page).at(self.src, id)?;
-        self.stats.branches += 1;
-        self.stats.room += page.len().saturating_sub(BRANCH_HEADER) as u64;
-        self.stats.used += 12 * branch.count() as u64;
-        let mut from = low;
+    fn branch<S: PageSource + ?Sized>(
+        src: &S,
+        part: &Part<u64>,
+        page: &[u8],
+        stats: &mut TreeStats,
+        children: &mut Vec<Part<u64>>,
+    ) -> Result<()> {
+        let id = part.page;
+        let branch = RowBranch::open(page).at(src, id)?;
+        stats.room += page.len().saturating_sub(BRANCH_HEADER) as u64;
+        stats.used += 12 * branch.count() as u64;
+        let mut low = part.low;
         for c in 0..branch.count() {
-            let to = if c + 1 < branch.count() { branch.first(c + 1).at(self.src, id)? } else { high };
-            if to <= from || to > high {
-                return Err(self.src.damaged(
-                    id,
-                    BRANCH_HEADER + 8 * c,
-                    "first ids in rising order",
-                    &to.to_string(),
-                ));
+            let high = if c + 1 < branch.count() { branch.first(c + 1).at(src, id)? } else { part.high };
+            if high <= low || high > part.high {
+                let at = BRANCH_HEADER + 8 * c;
+                return Err(src.damaged(id, at, "first ids in rising order", &high.to_string()));
             }
-            self.node(PageId(branch.child(c).at(self.src, id)?), level - 1, from, to)?;
-            from = to;
+            let page = PageId(branch.child(c).at(src, id)?);
+            children.push(Part { page, level: part.level - 1, low, high });
+            low = high;
         }
         Ok(())
     }
 
-    fn leaf(&mut self, id: PageId, page: &[u8], low: u64, high: u64) -> Result<()> {
-        let leaf = RowLeaf::open(page).at(self.src, id)?;
-        leaf.validate().at(self.src, id)?;
-        self.stats.leaves += 1;
-        self.stats.entries += leaf.rows() as u64;
-        self.stats.room += page.len().saturating_sub(HEADER) as u64;
-        self.stats.used += page.len().saturating_sub(HEADER + leaf.free()) as u64;
+    fn leaf<S: PageSource + ?Sized, V: Visitor>(
+        src: &S,
+        part: &Part<u64>,
+        page: &[u8],
+        stats: &mut TreeStats,
+        visitor: &mut V,
+    ) -> Result<()> {
+        let (id, low, high) = (part.page, part.low, part.high);
+        let leaf = RowLeaf::open(page).at(src, id)?;
+        leaf.validate().at(src, id)?;
+        stats.entries += leaf.rows() as u64;
+        stats.room += page.len().saturating_sub(HEADER) as u64;
+        stats.used += page.len().saturating_sub(HEADER + leaf.free()) as u64;
         if leaf.rows() == 0 {
-            return Err(self.src.damaged(id, 4, "a leaf with rows", "none"));
+            return Err(src.damaged(id, 4, "a leaf with rows", "none"));
         }
         if leaf.base() < low || leaf.base() + leaf.slots() as u64 > high {
             let expected = format!("row ids from {low} up to {high}");
-            return Err(self.src.damaged(id, 16, &expected, &leaf.base().to_string()));
+            return Err(src.damaged(id, 16, &expected, &leaf.base().to_string()));
+        }
+        for slot in 0..leaf.slots() {
+            if let Some(value) = leaf.row(slot).at(src, id)? {
+                visitor.value(value)?;
+            }
         }
         Ok(())
     }

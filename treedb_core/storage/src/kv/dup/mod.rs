@@ -46,7 +46,7 @@ pub use typed::{TypedDupTable, TypedPairs, TypedValues};
 
 pub(super) use edit::check_pair;
 pub(super) use key_values::KeyValues;
-pub(super) use pages::{ValueTreePosition, check, count_pages, for_each_pair};
+pub(super) use pages::{ValueTreePosition, check_cell, count_pages, for_each_pair};
 
 /// The longest value of a dup table, in bytes: the same as of a key, because in a value tree it is one.
 pub const MAX_DUP_VALUE: usize = super::MAX_KEY;

@@ -9,7 +9,7 @@ use crate::kv::catalog::{Record, Table, TableKind};
 use crate::kv::compact::{GAP, STEP};
 use crate::kv::edit::Edit;
 use crate::kv::reads::Reads;
-use crate::page::{PageAccounting, PageId, PageSource, Pager};
+use crate::page::{PageId, Pager};
 
 /// Keys of a dup table that one transaction of a compaction visits, about.
 const MAX_VISITED: usize = 10_000;
@@ -29,26 +29,11 @@ pub(in crate::kv) fn count_pages(pager: &Pager, record: &Record) -> Result<(u64,
     Ok((branches, leaves))
 }
 
-/// Checks a dup table against its record. Returns how many of its keys have a value tree.
-pub(in crate::kv) fn check(
-    pager: &Pager,
-    table: &Table,
-    record: &Record,
-    accounting: &mut PageAccounting<'_>,
-) -> Result<u64> {
-    Tree::check(pager, &record.root, &mut |id| accounting.visit(id))?;
-    let (mut pairs, mut trees) = (0, 0);
-    let mut cursor = Tree::cursor(pager, &record.root);
-    while cursor.next()? {
-        let Some(cell) = cursor.value() else { break };
-        pairs += KeyValues::open(pager, cell)?.check(pager, &mut |id| accounting.visit(id))?;
-        trees += u64::from(cell.pointer);
-    }
-    if pairs != record.pairs {
-        let expected = format!("{} pairs in table {:?}", record.pairs, table.name());
-        return Err(pager.damaged(record.root.root, 0, &expected, &pairs.to_string()));
-    }
-    Ok(trees)
+/// Checks the cell of a key. Returns how many values it has, and the root of their tree if they have one, which is not read.
+pub(in crate::kv) fn check_cell(pager: &Pager, cell: Value<'_>) -> Result<(u64, Option<TreeRoot>)> {
+    let held = KeyValues::open(pager, cell)?;
+    held.check_inline(pager)?;
+    Ok((held.count(), held.tree()))
 }
 
 /// How far the value trees of a dup table have been walked.

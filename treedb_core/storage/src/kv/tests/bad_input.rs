@@ -404,9 +404,9 @@ fn options_out_of_range_are_refused_or_clamped() {
         }
         txn.commit()?;
         store.checkpoint()?;
-        store.check()?;
+        checked(&store)?;
         store.close()?;
-        open(&disk)?.check()
+        checked(&open(&disk)?)
     };
     odd(|o| o.growth = 0).unwrap();
     odd(|o| o.growth = u32::MAX).unwrap();

@@ -56,11 +56,11 @@ fn all(store: &Store) -> crate::Result<Entries> {
     entries.chain(read.pairs(&pairs, everything)?).collect()
 }
 
-/// Opens the store, runs `check` and reads everything.
+/// Opens the store, checks it and reads everything.
 fn read_all(disk: &SimDisk) -> crate::Result<Entries> {
     let store = open(disk)?;
     let seen = all(&store)?;
-    store.check()?;
+    checked(&store)?;
     Ok(seen)
 }
 

@@ -102,7 +102,7 @@ fn sealed() -> (SimDisk, Vec<u8>) {
 
 /// Opens and reads everything.
 fn read(disk: &SimDisk) -> crate::Result<CheckReport> {
-    open(disk)?.check()
+    checked(&open(disk)?)
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod backup;
 mod bad_input;
 mod basics;
+mod check;
 mod compact;
 mod crash;
 mod damage;
@@ -86,6 +87,17 @@ fn options(disk: &SimDisk) -> Options {
 
 fn open(disk: &SimDisk) -> crate::Result<Store> {
     Store::open_with(dir(), options(disk))
+}
+
+/// Checks a store by one thread and by four, which have to find the same.
+fn checked(store: &Store) -> crate::Result<CheckReport> {
+    let (alone, together) = (store.check(), store.check_with(4, |_| {}));
+    match (&alone, &together) {
+        (Ok(alone), Ok(together)) => assert_eq!(alone, together),
+        (Err(alone), Err(together)) => assert_eq!(alone.to_string(), together.to_string()),
+        (alone, together) => panic!("one thread: {alone:?}, four: {together:?}"),
+    }
+    alone
 }
 
 /// A new temporary directory, removed when dropped.
