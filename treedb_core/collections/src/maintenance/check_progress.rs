@@ -76,7 +76,6 @@ mod tests {
             });
             meter.end();
         }
-        drop(meter);
         assert!(seen.is_sorted_by(|a, b| a.done < b.done) && seen.iter().all(|now| now.total == 5000));
         assert_eq!((seen[0].done, seen[seen.len() - 1].done, seen.len()), (0, 5000, 4403));
     }

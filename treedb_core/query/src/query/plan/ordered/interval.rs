@@ -134,8 +134,9 @@ impl Interval {
     }
 
     fn typed(types: Types, arrays: bool) -> Option<Vec<Interval>> {
+        let array = types.has(Value::Array(Doc::EMPTY));
         // An array is indexed by its elements.
-        if arrays && types.has(Value::Array(Doc::EMPTY)) {
+        if arrays && array {
             return None;
         }
         let mut found: Vec<Interval> = ONE_TAG
@@ -150,6 +151,11 @@ impl Interval {
         if types.has(Value::String(b"")) || types.has(Value::Symbol(b"")) {
             let text = class(&Value::String(b""));
             found.push(Self::tags(text, text));
+        }
+        // Nothing is found there; but the types before and behind arrays are one interval with it.
+        if array {
+            let array = class(&Value::Array(Doc::EMPTY));
+            found.push(Self::tags(array, array));
         }
         if types.has(Value::Bool(true)) {
             let bool = class(&Value::Bool(true));
