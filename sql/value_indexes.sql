@@ -28,11 +28,11 @@ SELECT pg_temp.plan($$UPDATE c SET doc = doc WHERE doc #> '{f}' = '1.7e1'$$);
 SELECT pg_temp.run($$SELECT count(*) FROM c WHERE doc -> 'f' = '17'$$);
 -- What is not searched for: by the server's own index, positions, paths and values that are not known, `<>`. Null and documents are searched for by their types; arrays are not, as "a" has some.
 SELECT pg_temp.plan($$SELECT doc FROM c WHERE doc -> '_id' = '17'$$);
-SET enable_indexscan = off; SET enable_bitmapscan = off;
+SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_seqscan = off;
 SELECT query, bool_or(line LIKE '%TreeDB%') AS searched FROM unnest(ARRAY['doc -> ''_id'' = ''17''', 'doc -> ''a.0'' = ''1''', 'doc #> ''{a,-1}'' = ''1''', 'doc -> ''a'' = ''null''', 'doc -> ''a'' = ''[1]''', 'doc -> ''a'' = ''{"x": 1}''', 'doc #> ''{}'' = ''1''',
     'doc -> (doc ->> ''f'') = ''1''', 'doc -> ''a'' = doc -> ''f''', 'doc -> ''f'' < ''3''', 'doc -> ''f'' <> ''3''', 'doc -> '''' = ''1''', 'doc #> ''{f,NULL}'' = ''1''', 'doc -> ''$f'' = ''1''', 'doc -> ''f'' = NULL', 'doc #> ''{f}'' = ''3''']) query,
     LATERAL pg_temp.plan('SELECT FROM c WHERE ' || query) line GROUP BY query ORDER BY query COLLATE "C";
-RESET enable_indexscan; RESET enable_bitmapscan;
+RESET enable_indexscan; RESET enable_bitmapscan; RESET enable_seqscan;
 PREPARE by_f(bson_value) AS SELECT count(*) FROM c WHERE doc -> 'f' = $1;
 SET plan_cache_mode = force_generic_plan;
 SELECT pg_temp.plan($$EXECUTE by_f('17')$$);

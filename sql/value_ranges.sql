@@ -1,4 +1,4 @@
--- What is written first of values of documents: comparisons, BETWEEN and ORDER BY with `doc -> 'a.b'` and `doc #> '{a,b}'`, by the indexes that create_index makes and
+-- The commonest conditions on values of documents: comparisons, BETWEEN and ORDER BY with `doc -> 'a.b'` and `doc #> '{a,b}'`, by the indexes that create_index makes and
 -- by indexes on the expression. The rows, and their order, are those of a scan.
 CREATE SCHEMA ranges;
 SET search_path = ranges, treedb, public;
@@ -30,8 +30,12 @@ ANALYZE c;
 SELECT pg_temp.run($$SELECT doc FROM c WHERE doc -> 'year' BETWEEN '1950' AND '1951'$$);
 SELECT pg_temp.plan($$SELECT doc FROM c WHERE doc -> 'year' > '2017'$$);
 SELECT pg_temp.plan($$SELECT doc FROM c WHERE '1902' > doc #> '{year}' AND doc #> '{year}' >= '1901'$$);
+SET enable_seqscan = off;
 SELECT pg_temp.plan($$SELECT doc FROM c WHERE doc -> 'mixed' > 'true'$$);
 SELECT pg_temp.plan($$SELECT doc FROM c WHERE doc -> 'mixed' <= '{"$numberDouble": "-Infinity"}'$$);
+SELECT pg_temp.plan($$SELECT doc FROM c WHERE doc -> 'mixed' = '{"$binary": {"base64": "AAEC", "subType": "00"}}'$$);
+SELECT pg_temp.plan($$SELECT doc FROM c WHERE doc -> 'mixed' > '{"$timestamp": {"t": 1, "i": 0}}' AND doc -> 'mixed' < '{"$timestamp": {"t": 2, "i": 0}}'$$);
+RESET enable_seqscan;
 SELECT pg_temp.run($$SELECT doc FROM c WHERE doc -> 'year' IN ('1950', '1900', NULL, '"x"')$$);
 SELECT pg_temp.plan($$SELECT doc FROM c WHERE doc -> 'kind' = ANY ('{}')$$);
 -- Conditions on several paths are one search, so that an index over both serves them; so with other operators.
@@ -51,17 +55,34 @@ SELECT pg_temp.plan($$SELECT doc FROM c WHERE doc -> 'year' >= '1990' ORDER BY d
 SELECT pg_temp.plan($$SELECT doc FROM c ORDER BY doc -> '_id' LIMIT 3$$);
 SELECT pg_temp.plan($$SELECT doc FROM c ORDER BY doc #> '{_id}' LIMIT 3$$);
 -- Arrays are compared as a whole: an index with arrays serves ranges without them, and gives no order.
+SET enable_seqscan = off;
 SELECT query, max(line) FILTER (WHERE line LIKE '%Plan:%') AS plan FROM unnest(ARRAY['doc -> ''tags'' < ''2''', 'doc -> ''tags'' BETWEEN ''2'' AND ''3''', 'doc -> ''tags'' > ''2''', 'doc -> ''tags'' > ''true''', 'doc -> ''tags'' >= ''[1]''',
     'doc -> ''list.n'' < ''2''', 'doc #> ''{list,0,n}'' < ''2''', 'doc #> ''{a.b}'' < ''2''', 'doc -> ''year'' <> ''2''', 'doc ->> ''year'' > ''2''', 'doc -> ''year'' > doc -> ''tags''', 'doc -> ''year'' > NULL']) query,
     LATERAL pg_temp.plan('SELECT FROM c WHERE ' || query) line GROUP BY query ORDER BY query COLLATE "C";
 SELECT pg_temp.plan($$SELECT doc FROM c WHERE doc -> 'tags' < '2' ORDER BY doc -> 'tags' LIMIT 3$$);
+RESET enable_seqscan;
 -- Positions, and what is no path of names, have no order by an index.
 SELECT query, bool_or(line LIKE '%Order By%') AS by_index FROM unnest(ARRAY['doc #> ''{year}''', 'doc #> ''{o,n}''', 'doc #> ''{list,0,n}''', 'doc #> ''{year,-1}''', 'doc #> ''{o.n}''', 'doc #> ''{}''', 'doc #> ''{year,NULL}''', 'doc ->> ''year''', 'doc #>> ''{year}''']) query,
     LATERAL pg_temp.plan('SELECT FROM c WHERE doc @@ ''{"kind": "k1"}'' ORDER BY ' || query || ' LIMIT 1') line GROUP BY query ORDER BY query COLLATE "C";
 -- A value that is a parameter is known where the statement is planned with it.
+SET enable_seqscan = off;
 PREPARE since(bson_value) AS SELECT count(*) FROM c WHERE doc -> 'year' BETWEEN $1 AND '2019';
 SELECT pg_temp.plan($$EXECUTE since('2017')$$);
 EXECUTE since('2017');
+RESET enable_seqscan;
+-- A filter of a stable function is known where the statement is executed, however often, and not where it is planned.
+SET my.year = '1911';
+PREPARE before AS SELECT count(*) FROM c WHERE doc @@ format('{"year": {"$lt": %s}}', current_setting('my.year'))::bson AND doc -> 'kind' = '"k3"';
+PREPARE with_year AS SELECT count(*) FROM c WHERE doc @> format('{"year": %s}', current_setting('my.year'))::bson AND doc -> 'kind' = '"k3"';
+EXECUTE before;
+EXECUTE with_year;
+SET my.year = '1991';
+EXECUTE before;
+EXECUTE with_year;
+SET treedb.enable_find_scan = off;
+EXECUTE before;
+EXECUTE with_year;
+RESET treedb.enable_find_scan;
 
 -- The same rows as a scan finds, for every bound of every type, and in the same order.
 CREATE FUNCTION answers() RETURNS TABLE (question text, answer text) LANGUAGE plpgsql AS $$
@@ -94,6 +115,19 @@ CREATE TABLE by_scan AS SELECT * FROM answers();
 RESET treedb.enable_find_scan; RESET enable_indexscan; RESET enable_bitmapscan;
 SELECT count(*) > 5000 AS many, count(*) FILTER (WHERE s.answer NOT LIKE '0 %') > 3000 AS with_rows, count(*) FILTER (WHERE i IS DISTINCT FROM s) AS different FROM by_index i FULL JOIN by_scan s USING (question);
 SELECT question, i.answer, s.answer FROM by_index i FULL JOIN by_scan s USING (question) WHERE i IS DISTINCT FROM s ORDER BY question COLLATE "C" LIMIT 5;
+-- By indexes of other kinds too, which may have no entries of some rows, or of none.
+CREATE FUNCTION differences(keys text, options text) RETURNS TABLE (keys_of text, options_of text, different bigint, by_a_search bigint) LANGUAGE plpgsql AS $$
+DECLARE name text := create_index('c', keys::bson, options::bson);
+BEGIN
+    SET enable_seqscan = off; SET enable_sort = off;
+    RETURN QUERY SELECT keys, options, count(*) FILTER (WHERE i IS DISTINCT FROM s), (SELECT count(*) FROM pg_temp.plan('SELECT doc FROM c WHERE doc -> ''mixed'' BETWEEN ''1'' AND ''5''') l WHERE l LIKE '%TreeDB%') FROM answers() i FULL JOIN by_scan s USING (question);
+    RESET enable_seqscan; RESET enable_sort;
+    PERFORM drop_index('c', name);
+END $$;
+SELECT drop_index('c', 'mixed_-1');
+SELECT d.* FROM (VALUES ('{"mixed": 1}', '{"sparse": true}'), ('{"mixed": 1}', '{"partialFilterExpression": {"mixed": {"$gt": 1}}}'), ('{"$**": 1}', '{}'), ('{"mixed": "hashed"}', '{}'), ('{"mixed": 1}', '{"collation": {"locale": "en", "strength": 2}}'),
+    ('{"mixed": 1, "year": -1}', '{}'), ('{"mixed": 1}', '{"expireAfterSeconds": 1000000000}')) v(k, o), LATERAL differences(k, o) d;
+SELECT create_index('c', '{"mixed": -1}');
 -- A plan that is kept, of an index that gets arrays later.
 SET plan_cache_mode = force_generic_plan;
 PREPARE late AS SELECT count(*) FROM c WHERE doc -> 'mixed' > '{"$date": "2019-01-01T00:00:00Z"}';
@@ -115,7 +149,7 @@ SELECT pg_temp.plan($$SELECT document FROM t WHERE document -> 'tags' > '[1]' OR
 SELECT pg_temp.plan($$SELECT document FROM t WHERE document #> '{o,n}' BETWEEN '3' AND '5' ORDER BY document #> '{o,n}', id$$);
 SELECT document -> 'tags' AS tags FROM t WHERE document -> 'tags' > '[]' ORDER BY document -> 'tags' LIMIT 4;
 
--- Under row security what is hidden is not searched for.
+-- Under row security no filter is made of comparisons.
 CREATE ROLE ranges_reader;
 GRANT USAGE ON SCHEMA ranges, treedb TO ranges_reader;
 GRANT SELECT ON c TO ranges_reader;

@@ -238,7 +238,7 @@ pub(super) fn filter(table: Scanned, filter: &Argument<'_>, exact: bool) -> Opti
 
 /// What it takes to find these rows in an order; `None` if no index is expected to give it.
 pub(super) fn ordered_filter(table: Scanned, filter: &Argument<'_>, order: &RowOrder) -> Option<Estimate> {
-    let RowOrder { path, descending, absent_first, wanted } = order;
+    let RowOrder { path, descending, absent_first, with_value: _, wanted } = order;
     let number = table.table.to_u32().to_le_bytes();
     let mut asked = vec![u8::from(*descending), u8::from(*absent_first)];
     asked.extend_from_slice(&wanted.to_le_bytes());

@@ -8,7 +8,7 @@
 //! The same holds for keys that are stored shortened. Where no index gives the order, addresses of rows are sorted.
 //!
 //! Null and no value have one key. So there are two searches, for the rows with a value and for those without, one after the
-//! other as SQL orders NULL, and both leave out rows of the other one.
+//! other as SQL orders NULL, and both leave out rows of the other one. Where the query asks for rows with a value, there is one.
 
 use ::bson::RawDocument;
 use pgrx::check_for_interrupts;
@@ -43,7 +43,7 @@ pub(super) struct OrderedRows {
 enum Rows {
     /// As an index has them.
     InOrder {
-        parts: [Part; 2],
+        parts: Vec<Part>,
         /// The part that rows were found by last time.
         current: usize,
     },
@@ -71,20 +71,22 @@ impl OrderedRows {
         let query = Query { limit: 0, ..query };
         let path = path_of(order);
         let in_order = is_in_order(reader, &plan);
-        let without = in_order.then(|| without_value(filter, &path).ok()).flatten();
-        let rows = match without {
-            Some(without) => {
+        let without = match in_order && !order.with_value {
+            true => without_value(filter, &path).ok(),
+            false => None,
+        };
+        let rows = if in_order && (order.with_value || without.is_some()) {
+            let mut parts = vec![Part { with_value: true, candidates: RowCandidates::of(query, plan) }];
+            if let Some(without) = without {
                 let candidates = accept(RowCandidates::new(reader, &spilling(), without));
-                let without = Part { with_value: false, candidates };
-                let with = Part { with_value: true, candidates: RowCandidates::of(query, plan) };
-                let parts = if order.absent_first { [without, with] } else { [with, without] };
-                Rows::InOrder { parts, current: 0 }
+                let at = if order.absent_first { 0 } else { 1 };
+                parts.insert(at, Part { with_value: false, candidates });
             }
-            None => {
-                plan.sort_in_memory = true;
-                let candidates = RowCandidates::of(query, plan);
-                Rows::Sorted { candidates, sort: SortedBytes::begin(), filled: false }
-            }
+            Rows::InOrder { parts, current: 0 }
+        } else {
+            plan.sort_in_memory = true;
+            let candidates = RowCandidates::of(query, plan);
+            Rows::Sorted { candidates, sort: SortedBytes::begin(), filled: false }
         };
         OrderedRows { filter: filter.as_bytes().into(), order: order.clone(), path, rows }
     }
@@ -155,7 +157,7 @@ impl OrderedRows {
                 while let Some(part) = parts.get_mut(*current) {
                     let more = part.candidates.next(reader, most, found)?;
                     if more || !found.is_empty() {
-                        return Ok(more || *current + 1 < 2);
+                        return Ok(more || *current + 1 < parts.len());
                     }
                     *current += 1;
                 }
@@ -183,8 +185,8 @@ impl OrderedRows {
         let Rows::InOrder { parts, current } = &self.rows else { return true };
         let matches_none = |part: &Part| part.candidates.plan().path == PlanPath::Empty;
         let Some(part) = parts.get(*current) else { return true };
-        // Then the filter leaves out rows without a value: `@@` is evaluated unless keys say so.
-        if part.with_value && parts.iter().any(|other| !other.with_value && matches_none(other)) {
+        // Then the filter leaves out rows without a value, or other conditions do: all are evaluated unless keys decide.
+        if part.with_value && parts.iter().all(|other| other.with_value || matches_none(other)) {
             return true;
         }
         let has_value = document(slot, &reader.table)

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Sizes are multiples of this. Every block of the C library is aligned to it.
 const STEP: usize = 16;
-/// Larger blocks are the C library's affair.
+/// Larger blocks come from the C library, and go back to it.
 const MOST: usize = 256;
 const SIZES: usize = MOST / STEP;
 /// Most blocks of a size that are kept.

@@ -28,6 +28,7 @@ use pgrx::pg_sys;
 
 use super::custom_path::{self, Columns};
 use super::custom_scan::argument_of;
+use super::datum::Datum;
 use super::filter_scan::{FilteredRows, Methods, Scanned};
 use super::function::Args;
 use super::row_order::{AskedOrder, RowOrder};
@@ -115,7 +116,7 @@ impl<T: FilteredRows> Paths<T> {
     };
 }
 
-/// Adds paths to a table for each condition that is a filter.
+/// Adds paths to a table for each search that its conditions allow.
 ///
 /// # Safety
 /// A relation of the planner's, its number and its entry in the range table.
@@ -138,13 +139,22 @@ pub(super) unsafe fn add_paths(
         }
         let Some(table) = filters.scanned(entry) else { return };
         let (own, shared) = ((*rel).baserestrictinfo, (*rel).joininfo);
-        let searches = Search::all(root, own, number, table, filters);
+        // Under row security the rows that are hidden would be found too, which costs that EXPLAIN shows would tell.
+        let on_values = match are_rows_hidden(root) {
+            true => Vec::new(),
+            false => ValueConditions::in_list(own, (number, table.column), filters.values),
+        };
+        let searches = Search::all(root, own, &on_values, number, table, filters);
         // Conditions on several tables are those of a partitioned table's parent where it is joined piece by piece: such
         // paths would have to be translated. So would an order.
         let joined = base
             && (0..pg_sys::list_length(shared)).any(|at| condition_at(shared, at, number, filters).is_some());
         let order = if base { AskedOrder::of(root, rel, filters.values, c"bson_value") } else { None };
-        let order = order.filter(|order| order.column == table.column);
+        let mut order = order.filter(|order| order.column == table.column);
+        // No comparison is true of no value.
+        if let Some(AskedOrder { order, .. }) = &mut order {
+            order.with_value = on_values.iter().any(|conditions| conditions.path == order.path);
+        }
         if searches.is_empty() && !joined && order.is_none() || needs_header(rel) {
             return;
         }
@@ -210,6 +220,12 @@ impl Search<'_> {
         }
     }
 
+    /// The filter, if it is a constant of the plan, and not only estimated.
+    fn fixed<'f>(&self) -> Option<Datum<'f>> {
+        // SAFETY: an expression of a type of variable length, which lives while the server plans.
+        unsafe { argument_of(self.filter, |_| None) }.constant()
+    }
+
     /// Those for the conditions on a table's documents: for each that is a filter, for those on the value at one path, and for
     /// all whose filters are known together.
     ///
@@ -218,6 +234,7 @@ impl Search<'_> {
     unsafe fn all(
         root: *mut pg_sys::PlannerInfo,
         conditions: *mut pg_sys::List,
+        on_values: &[ValueConditions],
         number: pg_sys::Index,
         table: Scanned,
         filters: &FilterPaths,
@@ -233,19 +250,16 @@ impl Search<'_> {
             if are_rows_hidden(root) {
                 return searches;
             }
-            let on_values =
-                ValueConditions::in_list(root, conditions, (number, table.column), filters.values);
             for ValueConditions { path, wanted } in on_values {
                 searches
-                    .extend((filters.filter_of_values)(&path, &wanted).map(|filter| Self::implied(&filter)));
+                    .extend((filters.filter_of_values)(path, wanted).map(|filter| Self::implied(&filter)));
             }
-            let known: Vec<_> =
-                searches.iter().filter_map(|search| Some(search.value.constant()?.bytes())).collect();
+            let known: Vec<_> = searches.iter().filter_map(|search| Some(search.fixed()?.bytes())).collect();
             if known.len() > 1 {
                 let known: Vec<&[u8]> = known.iter().map(|filter| &**filter).collect();
                 let together = Self::implied(&(filters.filter_of_all)(&known));
                 // What it finds is never more. Alone the query's own filters need not be evaluated on what keys decide.
-                searches.retain(|search| !search.implied || search.value.constant().is_none());
+                searches.retain(|search| !search.implied || search.fixed().is_none());
                 searches.push(together);
             }
             searches

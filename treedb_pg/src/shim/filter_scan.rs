@@ -223,7 +223,7 @@ unsafe fn order_of<T: FilteredRows>(
             return None;
         }
         let value = unguarded::nth((*plan).custom_exprs, 1).cast();
-        let numbers = [0, 1, 2].map(|at| number_of(node, ORDER + at));
+        let numbers = std::array::from_fn(|at| number_of(node, ORDER + at));
         Some((RowOrder::of(value, T::VALUES, numbers)?, value))
     }
 }

@@ -21,11 +21,16 @@ pub(crate) struct RowOrder {
     pub(crate) descending: bool,
     /// Whether rows without a value come first; else they come last.
     pub(crate) absent_first: bool,
+    /// Whether the query's conditions leave out rows without a value.
+    pub(crate) with_value: bool,
     /// How many rows are likely to be read; 0 for all.
     pub(crate) wanted: u32,
 }
 
 impl RowOrder {
+    /// How many numbers say what its expression does not say.
+    pub(super) const NUMBERS: usize = 4;
+
     /// What its expression says, with the numbers of [`RowOrder::numbers`].
     ///
     /// # Safety
@@ -33,21 +38,22 @@ impl RowOrder {
     pub(super) unsafe fn of(
         expression: *mut pg_sys::Node,
         functions: &'static [ValueFunction],
-        [descending, absent_first, wanted]: [i32; 3],
+        [descending, absent_first, with_value, wanted]: [i32; Self::NUMBERS],
     ) -> Option<RowOrder> {
         Some(RowOrder {
             // SAFETY: the caller's.
             path: unsafe { ValueAt::path_of(expression, functions)? },
             descending: descending != 0,
             absent_first: absent_first != 0,
+            with_value: with_value != 0,
             wanted: u32::try_from(wanted).unwrap_or(0),
         })
     }
 
     /// What its expression does not say.
-    pub(super) fn numbers(&self) -> [i32; 3] {
+    pub(super) fn numbers(&self) -> [i32; Self::NUMBERS] {
         let wanted = i32::try_from(self.wanted).unwrap_or(0);
-        [i32::from(self.descending), i32::from(self.absent_first), wanted]
+        [i32::from(self.descending), i32::from(self.absent_first), i32::from(self.with_value), wanted]
     }
 
     /// What SQL has behind the expression in ORDER BY.
@@ -110,6 +116,7 @@ impl AskedOrder {
                 path,
                 descending: compat::is_descending(&*key),
                 absent_first: (*key).pk_nulls_first,
+                with_value: false,
                 wanted: custom_path::wanted_rows(root, rel).unwrap_or(0),
             };
             Some(AskedOrder { order, column, expression, key })

@@ -9,6 +9,7 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 
 use super::catalog;
+use super::custom_scan::argument_of;
 use super::datum::{Datum, Layout};
 
 /// A function of a document and a path that gives the value there, or NULL.
@@ -41,7 +42,7 @@ impl Comparison {
         (c"bson_value_gt", Comparison::Greater),
     ];
 
-    /// That of the constant with the value.
+    /// The comparison with its two sides exchanged.
     fn commuted(self) -> Comparison {
         match self {
             Comparison::Less => Comparison::Greater,
@@ -151,9 +152,8 @@ impl ValueConditions {
     /// the server.
     ///
     /// # Safety
-    /// The planner, and a list of conditions of the relation.
+    /// A list of conditions of the relation, in the planner.
     pub(super) unsafe fn in_list(
-        root: *mut pg_sys::PlannerInfo,
         conditions: *mut pg_sys::List,
         (number, column): (pg_sys::Index, i16),
         functions: &'static [ValueFunction],
@@ -163,7 +163,7 @@ impl ValueConditions {
         unsafe {
             for at in 0..pg_sys::list_length(conditions) {
                 let condition = pg_sys::list_nth(conditions, at).cast::<pg_sys::RestrictInfo>();
-                let Some((value, one)) = compared(root, condition, number, functions) else { continue };
+                let Some((value, one)) = compared(condition, number, functions) else { continue };
                 if value.column != column || value.path == value.function.except {
                     continue;
                 }
@@ -177,13 +177,12 @@ impl ValueConditions {
     }
 }
 
-/// The value that a condition compares, and with what: a constant, or the elements of one. A constant is what is one when the
-/// statement is planned: of another value it is not known whether an index helps.
+/// The value that a condition compares, and with what: a constant, or the elements of one. The planner has made constants of
+/// whatever is one for the plan, parameters too if the plan is not generic.
 ///
 /// # Safety
-/// The planner, and a condition of the query.
+/// A condition of the query.
 unsafe fn compared(
-    root: *mut pg_sys::PlannerInfo,
     condition: *mut pg_sys::RestrictInfo,
     number: pg_sys::Index,
     functions: &'static [ValueFunction],
@@ -214,7 +213,7 @@ unsafe fn compared(
         let argument = |at| pg_sys::list_nth(arguments, at).cast::<pg_sys::Node>();
         if let Some(any) = any {
             let value = ValueAt::of(argument(0), number, functions)?;
-            let list = constant(root, argument(1)).filter(|_| any && *comparison == Comparison::Equal)?;
+            let list = constant(argument(1)).filter(|_| any && *comparison == Comparison::Equal)?;
             // Nothing is equal to NULL.
             let values = list.elements().into_iter().flatten().map(|value| value.bytes().to_vec());
             return Some((value, Wanted::OneOf(values.collect())));
@@ -223,25 +222,18 @@ unsafe fn compared(
             Some(value) => (value, argument(1), *comparison),
             None => (ValueAt::of(argument(1), number, functions)?, argument(0), comparison.commuted()),
         };
-        let stored = constant(root, other)?.bytes().to_vec();
+        let stored = constant(other)?.bytes().to_vec();
         Some((value, Wanted::Compared(comparison, stored)))
     }
 }
 
-/// The value of an expression of a type of variable length, if it is a constant by now and not NULL.
+/// The value of an expression of a type of variable length, if it is a constant and not NULL.
 ///
 /// # Safety
-/// The planner, and an expression of the query.
-unsafe fn constant<'a>(root: *mut pg_sys::PlannerInfo, expression: *mut pg_sys::Node) -> Option<Datum<'a>> {
-    // SAFETY: the tag of a node says what structure it is; the server makes a new expression, which lives while it plans.
-    unsafe {
-        let known = pg_sys::eval_const_expressions(root, expression);
-        if (*known).type_ != pg_sys::NodeTag::T_Const {
-            return None;
-        }
-        let known = &*known.cast::<pg_sys::Const>();
-        (!known.constisnull).then(|| Datum::from_raw(known.constvalue, Layout::Varlena))
-    }
+/// An expression of the query, which lives as long as the result is used.
+unsafe fn constant<'a>(expression: *mut pg_sys::Node) -> Option<Datum<'a>> {
+    // SAFETY: the caller's.
+    unsafe { argument_of(expression, |_| None) }.constant()
 }
 
 /// The function of two arguments that an expression calls, and its arguments.

@@ -64,25 +64,13 @@ const CLASSES: [&[&str]; 17] = [
 
 /// The position of a value's type in [`CLASSES`].
 fn class(value: Value<'_>) -> usize {
-    match value {
-        Value::MinKey => 0,
-        Value::Undefined => 1,
-        Value::Null => 2,
-        Value::Double(_) | Value::Int32(_) | Value::Int64(_) | Value::Decimal(_) => 3,
-        Value::String(_) | Value::Symbol(_) => 4,
-        Value::Document(_) => 5,
-        Value::Array(_) => 6,
-        Value::Binary(..) => 7,
-        Value::ObjectId(_) => 8,
-        Value::Bool(_) => 9,
-        Value::Date(_) => 10,
-        Value::Timestamp(_) => 11,
-        Value::Regex(..) => 12,
-        Value::DbPointer(..) => 13,
-        Value::Code(_) => 14,
-        Value::CodeScope(..) => 15,
-        Value::MaxKey => 16,
-    }
+    let name = if value.is_number() { "number" } else { value.type_name() };
+    CLASSES.iter().position(|names| names.contains(&name)).unwrap_or(CLASSES.len())
+}
+
+/// Whether filters compare values of this type as SQL does.
+fn is_ordered(value: Value<'_>) -> bool {
+    is_comparable(value) || matches!(value, Value::Binary(..) | Value::Timestamp(_))
 }
 
 const NUMBERS: usize = 3;
@@ -180,7 +168,7 @@ impl<'v> Alternatives<'v> {
         // The least number, which filters compare with no other.
         let from_least = low.as_ref().is_none_or(is_nan);
         let low = low.filter(|bound| !is_nan(bound));
-        let comparable = [low, high].iter().flatten().all(|bound| is_comparable(bound.value));
+        let comparable = [low, high].iter().flatten().all(|bound| is_ordered(bound.value));
         let is_null = [low, high].iter().flatten().any(|bound| matches!(bound.value, Value::Null));
         match (low, high) {
             (None, Some(high)) if is_nan(&high) => self.single.push(NAN),
