@@ -223,7 +223,7 @@ OTHER_READERS = {
     ("apply_ops.rs", "read"), ("create.rs", "check_id_index"), ("current_op.rs", "documents"),
     ("explain.rs", "of_find_and_modify"), ("list_collections.rs", "batch_size"), ("own_sources.rs", "sessions"), ("own_sources.rs", "collection_stats"),
     ("profile.rs", "answer"), ("profile.rs", "create"), ("search_indexes.rs", "specification"), ("stable_api.rs", "check"), ("writes.rs", "each_statement"),
-    ("search_indexes.rs", "drop"), ("sessions.rs", "kill_by_pattern"), ("sessions.rs", "of_user"),
+    ("search_indexes.rs", "drop"), ("sessions.rs", "kill_by_pattern"), ("sessions.rs", "add_user"),
 }
 
 

@@ -212,7 +212,7 @@ impl Server {
         tokio::task::spawn_blocking(move || {
             // Cursors hold snapshots of the database that is about to be closed.
             context.cursors.clear();
-            context.sessions.end(&[Which::All], &context.cursors);
+            context.sessions.end(&Which::all(), &context.cursors);
             match Arc::try_unwrap(context) {
                 Ok(Context { database, access, .. }) => {
                     // It has a handle of the database too.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs tasks by so many threads, this one among them, each begun after those before it: what each returned, up to the first that
+/// Runs tasks by so many threads at most, this one among them, each begun after those before it: what each returned, up to the first that
 /// failed. If tasks do not depend on each other, that is what one thread gets, however many there are.
 pub fn run<K: Sync, T: Send, E: Send>(
     threads: usize,
@@ -26,7 +26,9 @@ pub fn run<K: Sync, T: Send, E: Send>(
         }
     };
     let mut done = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(tasks.len())).map(|_| scope.spawn(work)).collect();
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+        // Those that the system refuses are done without.
+        let others: Vec<_> = (1..threads.min(tasks.len())).map_while(spawn).collect();
         let mut done = work();
         for other in others {
             // A panic of a thread is this one's.

@@ -92,7 +92,8 @@ pub(super) struct Restore {
     from: PathBuf,
     #[command(flatten)]
     place: PlaceArgs,
-    /// As it was at this time (RFC 3339); of a backup alone, also after a change of the change log (`change:NUMBER`)
+    /// As it was at this time (RFC 3339), which of a dump is not before its end; of a backup alone, also after a change of the change log
+    /// (`change:NUMBER`)
     #[arg(long, value_name = "TIME", value_parser = moment)]
     at: Option<AsOf>,
     /// Of a dump: apply its oplog.bson, so that the collections are of the moment when the dump ended
@@ -101,7 +102,8 @@ pub(super) struct Restore {
     /// Apply the changes in this file, or in the files of this directory (`treedb archive`); may be repeated
     #[arg(long, value_name = "PATH", alias = "oplogFile")]
     oplog_file: Vec<PathBuf>,
-    /// Apply only the changes before this one, as mongorestore has it: one in a transaction parts it
+    /// Apply only the changes before this one, as mongorestore does: a limit inside a transaction applies only the changes before it, and of a
+    /// dump one before its end leaves its collections of several moments
     #[arg(long, value_name = "SECONDS[:ORDINAL]", alias = "oplogLimit", value_parser = parse_time, conflicts_with = "at")]
     oplog_limit: Option<Timestamp>,
     /// Of a dump: only this database, or this collection of it
@@ -270,14 +272,14 @@ impl Restore {
             return Err(Failure("a backup becomes a directory: use --dir DIR, and serve it".to_owned()));
         };
         let bring = |database: &Database, dir: &Path| match self.at {
-            Some(at) if !oplog => rewind::rewind(database, dir, at),
+            Some(at) if !oplog => rewind::rewind(database, dir, at).map(|()| false),
             _ => forward(database, dir, &self.oplog_file, until),
         };
-        match oplog || self.at.is_some() {
+        let incomplete = match oplog || self.at.is_some() {
             true => rewind::restore(dir, &self.place.key, &|dir| self.restore(dir), &bring)?,
-            false => self.restore(dir)?,
-        }
-        Ok(ExitCode::SUCCESS)
+            false => self.restore(dir).map(|()| false)?,
+        };
+        Ok(if incomplete { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
     /// Which changes of an oplog are to be applied.

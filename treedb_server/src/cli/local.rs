@@ -57,7 +57,7 @@ impl Local {
         drop((runtime, session));
         // Cursors hold snapshots of the database that is about to be closed.
         context.cursors.clear();
-        context.sessions.end(&[Which::All], &context.cursors);
+        context.sessions.end(&Which::all(), &context.cursors);
         match Arc::try_unwrap(context) {
             Ok(Context { database, access, .. }) => {
                 drop(access);

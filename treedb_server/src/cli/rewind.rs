@@ -50,13 +50,14 @@ impl Drop for Removed<'_> {
     }
 }
 
-/// Lets `restore` make a database in a directory and `bring` it to the moment that is wanted, and gives the directory its name.
-pub(super) fn restore(
+/// Lets `restore` make a database in a directory and `bring` it to the moment that is wanted, and gives the directory its name. Returns
+/// what `bring` returns.
+pub(super) fn restore<T>(
     dir: &Path,
     key: &KeyArgs,
     restore: &dyn Fn(&Path) -> Result<(), Failure>,
-    bring: &dyn Fn(&Database, &Path) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    bring: &dyn Fn(&Database, &Path) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let is_free = match fs::read_dir(dir) {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
@@ -77,11 +78,12 @@ pub(super) fn restore(
     let database = Database::open_with(&partial, key.restore_options()?).map_err(failed)?;
     // Documents that have expired since are among those that were there.
     database.expire_every(NEVER);
-    bring(&database, &partial)?;
+    let brought = bring(&database, &partial)?;
     database.close().map_err(failed)?;
     fs::rename(&partial, dir)?;
     std::mem::forget(removed);
-    sync_name(dir)
+    sync_name(dir)?;
+    Ok(brought)
 }
 
 /// Makes a database, which is in a directory, what it was.

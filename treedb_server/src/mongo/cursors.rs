@@ -536,10 +536,10 @@ impl Cursors {
     }
 
     /// Closes those that were opened in these sessions.
-    pub(crate) fn kill_of_sessions(&self, which: &[Which]) {
+    pub(crate) fn kill_of_sessions(&self, which: &Which) {
         let mut slots = self.lock();
         let is_meant =
-            |slot: &Slot| slot.session.is_some_and(|session| session.is_one_of(which, slot.owner.as_ref()));
+            |slot: &Slot| slot.session.is_some_and(|session| which.means(session, slot.owner.as_ref()));
         let killed: Vec<(i64, Slot)> = slots.extract_if(|_, slot| is_meant(slot)).collect();
         self.count(&slots);
         // Dropping a cursor ends a snapshot: not under the lock.

@@ -155,7 +155,7 @@ impl Operations {
     }
 
     /// Tells the operations of these sessions to stop, but those of the connection `but`, which asks for it.
-    pub(crate) fn kill_of_sessions(&self, which: &[Which], but: i32) {
+    pub(crate) fn kill_of_sessions(&self, which: &Which, but: i32) {
         for connection in self.connections().iter().filter(|connection| connection.number() != but) {
             connection.slots().kill_of_sessions(which, connection.identity().owner().as_ref());
         }

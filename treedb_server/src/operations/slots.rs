@@ -134,9 +134,9 @@ impl Slots {
     }
 
     /// Tells what the connection of `user` runs in these sessions to stop.
-    pub(super) fn kill_of_sessions(&self, which: &[Which], user: Option<&UserId>) {
+    pub(super) fn kill_of_sessions(&self, which: &Which, user: Option<&UserId>) {
         let running = locked(&self.0);
-        let is_meant = |info: &&Info| info.session.is_some_and(|session| session.is_one_of(which, user));
+        let is_meant = |info: &&Info| info.session.is_some_and(|session| which.means(session, user));
         running.operations.iter().filter(is_meant).for_each(|info| info.interrupt.kill());
     }
 

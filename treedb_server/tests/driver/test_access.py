@@ -824,7 +824,7 @@ def test_the_sessions_of_a_user_are_killed(tmp_path):
             root.admin.command("createUser", name, pwd="secret", roles=[{"role": "readWrite", "db": "shop"}])
             clients[name] = open_clients.enter_context(server.as_user(name, "secret"))
 
-        def left(command, value):
+        def left(command, value, by=root):
             """Whose transactions go on after a command."""
             alive = set()
             with contextlib.ExitStack() as sessions:
@@ -833,7 +833,7 @@ def test_the_sessions_of_a_user_are_killed(tmp_path):
                     session.start_transaction()
                     clients[name].shop.orders.insert_one({}, session=session)
                 known = root.admin.aggregate([{"$listLocalSessions": {"allUsers": True}}]).to_list()
-                root.admin.command(command, value(known) if callable(value) else value)
+                by.admin.command(command, value(known) if callable(value) else value)
                 for name, session in begun.items():
                     try:
                         session.commit_transaction()
@@ -846,6 +846,8 @@ def test_the_sessions_of_a_user_are_killed(tmp_path):
         assert left("killAllSessions", [ann]) == {"bob"}
         assert left("killAllSessions", [nobody]) == {"ann", "bob"}
         assert left("killAllSessions", []) == set()
+        assert left("killSessions", [], by=clients["ann"]) == {"bob"}
+        assert left("killSessions", []) == {"ann", "bob"}
         assert left("killAllSessionsByPattern", [{"users": [ann]}]) == {"bob"}
         assert left("killAllSessionsByPattern", [{"users": [nobody]}, {"users": []}]) == {"ann", "bob"}
         assert left("killAllSessionsByPattern", [{}]) == left("killAllSessionsByPattern", []) == set()

@@ -136,7 +136,8 @@ def test_an_index_build_is_killed_and_leaves_no_index(server, client, db):
     lambda client, lsid: client.admin.command("killAllSessions", []),
     lambda client, lsid: client.admin.command("killAllSessionsByPattern", [{"lsid": lsid}]),
     lambda client, lsid: client.admin.command("killSessions", [lsid]),
-], ids=["all", "by pattern", "own"])
+    lambda client, lsid: client.admin.command("killSessions", []),
+], ids=["all", "by pattern", "own", "all own"])
 def test_killing_a_session_stops_what_it_runs_and_closes_its_cursors(server, client, slow, kill):
     """And of those that are not meant nothing: an operation and a cursor without a session go on."""
     with server.client() as other, other.start_session() as session, Wire(server) as wire:

@@ -298,6 +298,7 @@ def define(client):
     db, other = client.kinds, client.other
     db.create_collection("series", timeseries={"timeField": "at", "metaField": "m"})
     db.series.insert_many([{"_id": i, "at": datetime.datetime(2026, 1, 1), "m": 1, "v": i} for i in range(3)])
+    db.command("collMod", "series", expireAfterSeconds=10**9, timeseries={"granularity": "hours"})
     db.create_collection("clustered", clusteredIndex={"key": {"_id": 1}, "unique": True})
     db.clustered.insert_one({"_id": 5})
     db.converted.insert_many([{"_id": i} for i in range(5)])
@@ -492,12 +493,53 @@ def test_a_dump_of_mongodb_is_replayed_to_its_end_and_to_a_limit(tmp_path, zippe
     assert by_id(documents(found, "d.t")) == [{"_id": 1}, {"_id": 2}, {"_id": 3}, {"_id": 4}]
     assert set(found["d.c"][2]) == {"_id_", "mail_-1"} and found["d.c"][2]["mail_-1"]["unique"]
     assert found["d.t"][2]["a_1"]["hidden"]
-    for limit in (("--oplog-limit", "114"), ("--oplogLimit", "114:1"), ("--at", "1970-01-01T00:01:53Z")):
+    for limit in (("--oplog-limit", "114"), ("--oplogLimit", "114:1")):
         found = restored(f"limited{limit[1].replace(':', '-')}", "--oplogReplay", *limit)
         assert documents(found, "d.t") == [{"_id": 1}], "and nothing of a transaction that is not complete"
         assert set(found["d.c"][2]) == {"_id_", "mail_1"}
     found = restored("none")
     assert set(found) == {"d.c"} and len(documents(found, "d.c")) == 2
+
+
+def test_a_time_before_the_end_of_a_dump_is_refused_and_one_after_it_is_not(tmp_path):
+    dump = mongodump(tmp_path / "dump", entries_of_mongodb())
+    done = treedb("restore", dump, "--dir", tmp_path / "to", "--oplog-replay", "--at", "1970-01-01T00:01:53Z")
+    assert done.returncode == 1 and "the dump ended after that time" in done.stderr
+    assert not (tmp_path / "to").exists()
+    succeeds("restore", dump, "--dir", tmp_path / "to", "--oplog-replay", "--at", "1970-01-01T00:02:03Z")
+    succeeds("restore", dump, "--dir", tmp_path / "all", "--oplog-replay")
+    assert served(tmp_path / "to") == served(tmp_path / "all")
+
+
+def test_commands_about_collections_of_mongodb_itself_are_told_and_the_others_replayed(tmp_path):
+    dump = mongodump(tmp_path / "dump", [
+        entry(101, "c", "d.$cmd", {"create": "system.views", "idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"}}),
+        entry(102, "i", "d.system.views", {"_id": "d.v", "viewOn": "c", "pipeline": []}),
+        entry(103, "c", "d.$cmd", {"create": "system.buckets.s", "clusteredIndex": True}),
+        entry(104, "c", "d.$cmd", {"createIndexes": "system.buckets.s", "v": 2, "key": {"m": 1}, "name": "m_1"}),
+        entry(105, "c", "d.$cmd", {"renameCollection": "d.system.buckets.s", "to": "d.system.buckets.t"}),
+        entry(106, "c", "d.$cmd", {"drop": "system.profile"}),
+        # A database may have that name.
+        entry(107, "c", "system.$cmd", {"create": "a"}),
+        entry(108, "c", "system.$cmd", {"renameCollection": "system.a", "to": "system.b"}),
+        entry(109, "i", "d.c", {"_id": 7, "mail": "7"}),
+    ])
+    done = treedb("restore", dump, "--dir", tmp_path / "to", "--oplog-replay")
+    assert done.returncode == 1
+    told = [line for line in done.stderr.splitlines() if "not replayed" in line]
+    assert told == [f"treedb: changes of d.system.{name} are not replayed" for name in ("buckets.s", "profile", "views")]
+    found = served(tmp_path / "to")
+    assert set(found) == {"d.c", "system.b"} and len(found["d.c"][3]) == 3
+
+
+def test_an_archive_cannot_follow_a_dump_whose_oplog_is_empty(tmp_path):
+    dump = mongodump(tmp_path / "dump", [])
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "later.bson").write_bytes(bson.encode(entry(500, "i", "d.c", {"_id": 9})))
+    done = treedb("restore", dump, "--dir", tmp_path / "to", "--oplog-file", tmp_path / "archive")
+    assert done.returncode == 1 and "oplog.bson: there are no entries in it" in done.stderr
+    assert not (tmp_path / "to").exists()
+    succeeds("restore", dump, "--dir", tmp_path / "to", "--oplog-replay")
 
 
 def test_entries_that_cannot_be_replayed_are_told_with_their_place(tmp_path):
@@ -515,6 +557,7 @@ def test_entries_that_cannot_be_replayed_are_told_with_their_place(tmp_path):
         (second("c", "d.$cmd", {"commitIndexBuild": "c"}), at),
         (second("c", "admin.$cmd", {"applyOps": 5}), at),
         (second("c", "admin.$cmd", {"applyOps": [5]}), at),
+        (second("c", "admin.$cmd", {"commitTransaction": 1}, lsid={"id": Binary(b"1" * 16, 4)}, txnNumber=Int64(3)), at + "the changes of the transaction"),
         (second("x", "d.c", {"_id": 1}), at), (second("i", "d.c", {"n": 1}), at), (second("i", "nowhere", {"_id": 1}), at),
         (second("u", "d.c", {"_id": 1}), at), (second(5, "d.c", {"_id": 1}), at), (second("i", 5, {"_id": 1}), at), (second("i", "d.c", 5), at),
         (second("u", "d.c", {"$v": 2, "diff": {"z": 1}}, o2={"_id": 1}), at),
@@ -595,6 +638,79 @@ def test_a_dump_goes_on_with_an_archive(tmp_path):
         done = treedb(*args)
         assert done.returncode == 1 and message in done.stderr, (args, done.stderr)
         assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("before, after", [(10**8, 10**9), (10**8, "off"), (None, 10**9)])
+def test_when_the_documents_of_a_time_series_expire_is_replayed_after_a_dump(tmp_path, before, after):
+    with serving(tmp_path / "data", *SET) as (server, client):
+        options = {"expireAfterSeconds": before} if before else {}
+        client.d.create_collection("s", timeseries={"timeField": "at"}, **options)
+        client.d.s.insert_one({"_id": 1, "at": datetime.datetime(2026, 1, 1)})
+        # It has an index like that, and its own.
+        client.d.create_collection("clustered", clusteredIndex={"key": {"_id": 1}, "unique": True}, **options)
+        client.d.clustered.create_index("at", expireAfterSeconds=10**7)
+        succeeds("dump", "--uri", server.uri, "--oplog", tmp_path / "dump")
+        for name in ("s", "clustered"):
+            client.d.command("collMod", name, expireAfterSeconds=after)
+        expected = everything(client)
+        succeeds("archive", "--uri", server.uri, tmp_path / "archive")
+    succeeds("restore", tmp_path / "dump", "--dir", tmp_path / "to", "--oplog-file", tmp_path / "archive")
+    assert served(tmp_path / "to") == expected
+
+
+def test_collections_of_the_database_local_are_brought_forward_as_others(tmp_path):
+    with serving(tmp_path / "data", *SET) as (server, client):
+        client.local.notes.insert_one({"_id": 1})
+        client.admin.command("backupTo", str(tmp_path / "backup"))
+        succeeds("dump", "--uri", server.uri, "--oplog", tmp_path / "dump")
+        client.local.notes.insert_one({"_id": 2})
+        client.local.a.insert_one({"_id": 1})
+        client.admin.command("renameCollection", "local.a", to="d.a")
+        client.d.a.insert_one({"_id": 2})
+        succeeds("archive", "--uri", server.uri, tmp_path / "archive")
+    succeeds("restore", tmp_path / "backup", "--dir", tmp_path / "to", "--oplog-file", tmp_path / "archive")
+    with serving(tmp_path / "to") as (_, client):
+        for collection in (client.local.notes, client.d.a):
+            assert list(collection.find()) == [{"_id": 1}, {"_id": 2}]
+    # A dump has not the collection that was renamed.
+    done = treedb("restore", tmp_path / "dump", "--dir", tmp_path / "of_dump", "--oplog-file", tmp_path / "archive")
+    assert done.returncode == 1 and "changes of d.a are not replayed" in done.stderr
+
+
+def test_changes_that_are_not_replayed_after_a_backup_are_told_by_the_exit_status(tmp_path):
+    with serving(tmp_path / "data", *SET) as (server, client):
+        client.d.c.insert_one({"_id": 1})
+        client.admin.command("backupTo", str(tmp_path / "backup"))
+        client.d.c.insert_one({"_id": 2})
+        last = newest(client)
+        expected = everything(client)
+        succeeds("archive", "--uri", server.uri, tmp_path / "archive")
+    [file] = (tmp_path / "archive").iterdir()
+    file.write_bytes(file.read_bytes() + bson.encode(entry(last.time, "i", "d.system.js", {"_id": "f"}, last.inc + 1)))
+    done = treedb("restore", tmp_path / "backup", "--dir", tmp_path / "to", "--oplog-file", file)
+    assert done.returncode == 1 and "changes of d.system.js are not replayed" in done.stderr
+    assert served(tmp_path / "to") == expected
+
+
+def test_an_archive_that_goes_on_reads_no_entry_before_the_one_that_it_ends_with(tmp_path):
+    """One of a dropped collection may be lost, whose documents are kept for a shorter time."""
+    with serving(tmp_path / "data", *SET) as (server, client):
+        client.d.c.insert_one({"_id": 1})
+        client.local.command("profile", 2)
+        # Between two entries.
+        since = newest(client).time + 1
+        time.sleep(1.1)
+
+        def reads(*flags):
+            client.d.c.insert_one({})
+            before = client.local["system.profile"].count_documents({})
+            succeeds("archive", "--uri", server.uri, tmp_path / "archive", *flags)
+            commands = [each["command"] for each in client.local["system.profile"].find().skip(before)]
+            return [command for command in commands if command.get("find") == "oplog.rs"]
+
+        for flags in (("--since", f"{since}:0"), ()):
+            found = reads(*flags)
+            assert len(found) >= 2 and not [each for each in found if each.get("sort") == {"$natural": 1}], found
 
 
 def test_who_has_the_role_backup_archives_and_a_reader_does_not(tmp_path):

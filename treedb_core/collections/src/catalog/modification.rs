@@ -1,4 +1,5 @@
-//! [`Modification`]: what `collMod` changes of a collection or view, in one transaction: all of it, or nothing.
+//! [`Modification`]: what `collMod` changes of a collection or view, in one transaction: all of it, or nothing. An index that a time series
+//! needs for it is built before, and removed if the rest fails; a crash can leave that index, which is then one that deletes nothing.
 
 use std::sync::Arc;
 
@@ -61,8 +62,9 @@ fn invalid(message: impl Into<String>) -> QueryError {
 }
 
 impl Database {
-    /// Changes a collection or a view, as `collMod` does: in all that `modification` says, or, if that is an error, in nothing. Returns the
-    /// definition of the changed index as it was.
+    /// Changes a collection or a view, as `collMod` does: in all that `modification` says, or, if that is an error, in nothing. (After a crash
+    /// a time series may have the index by date that a change of `expire_after` needs, and not the change.) Returns the definition of the
+    /// changed index as it was.
     ///
     /// # Errors
     /// `NamespaceNotFound`, `IndexNotFound`; those of the validator's filter, of a view's pipeline, of the numbers, of creating such an
@@ -78,36 +80,34 @@ impl Database {
         if self.modify_view(&namespace, &modification.options, modification.of_collections_only())? {
             return Ok(None);
         }
-        let modified = self.edit_documents(&namespace, false, None, |edit| edit.modify(modification))?;
-        let modified = modified.ok_or_else(|| Self::namespace_not_found(&namespace))?;
-        if let Some((id, name)) = &modified.building
-            && let Err(error) = index_build::build(self, &namespace, *id, name, &mut |_| {})
-        {
-            self.edit(&namespace, false, None, |edit| edit.revert_expiry(*id, modified.expired_after))?;
-            return Err(error);
+        let expire_after = modification.expire_after.flatten();
+        let added = match expire_after {
+            Some(after) => self.edit(&namespace, false, None, |edit| edit.add_expiry_index(after))?.flatten(),
+            None => None,
+        };
+        let built = match &added {
+            Some((id, name)) => index_build::build(self, &namespace, *id, name, &mut |_| {}),
+            None => Ok(()),
+        };
+        let modified = built.and_then(|()| {
+            self.edit_documents(&namespace, false, None, |edit| edit.modify(modification))?
+                .ok_or_else(|| Self::namespace_not_found(&namespace))
+        });
+        if let (Err(_), Some((id, _))) = (&modified, &added) {
+            self.edit(&namespace, false, None, |edit| edit.remove_expiry_index(*id))?;
         }
+        let changed_index = modified?;
         let index_expires = modification.index.as_ref().is_some_and(|index| index.expire_after.is_some());
-        if index_expires || modification.expire_after.flatten().is_some() {
+        if index_expires || expire_after.is_some() {
             self.inner.ttl_monitor.start(self);
         }
-        Ok(modified.index)
+        Ok(changed_index)
     }
 }
 
-/// What a modification did.
-#[derive(Default)]
-struct Modified {
-    /// The changed index as it was.
-    index: Option<IndexDef>,
-    /// The id and the name of an index that is to be built.
-    building: Option<(i64, String)>,
-    /// `expireAfterSeconds` as it was.
-    expired_after: Option<i64>,
-}
-
 impl Edit<'_> {
-    fn modify(&mut self, modification: &Modification) -> Result<Modified> {
-        let expired_after = self.meta.options.get_i64("expireAfterSeconds").ok();
+    /// Makes the changes. Returns the definition of the changed index as it was.
+    fn modify(&mut self, modification: &Modification) -> Result<Option<IndexDef>> {
         let Modification { options, limits, buckets, expire_after, index } = modification;
         self.replace_options(options)?;
         if !limits.is_empty() {
@@ -121,9 +121,10 @@ impl Edit<'_> {
         if let Some(changes) = buckets {
             self.change_buckets(changes)?;
         }
-        let building = expire_after.map(|after| self.change_expiry(after)).transpose()?.flatten();
-        let index = index.as_ref().map(|change| self.change_index(change)).transpose()?;
-        Ok(Modified { index, building, expired_after })
+        if let Some(after) = expire_after {
+            self.change_expiry(*after)?;
+        }
+        index.as_ref().map(|change| self.change_index(change)).transpose()
     }
 
     fn replace_options(&mut self, options: &Document) -> Result<()> {

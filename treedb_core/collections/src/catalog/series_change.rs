@@ -14,6 +14,7 @@ use treedb_query::index::ordered::{IndexDef, Kind, SortOrder, expiry};
 
 use crate::catalog::meta::{IndexMeta, Meta};
 use crate::catalog::special::{change_span, indexes_of_series};
+use crate::changes::Defined;
 use crate::maintenance::index_build::{self, expires};
 use crate::write::edit::Edit;
 
@@ -68,46 +69,82 @@ impl Meta {
 }
 
 impl Edit<'_> {
-    /// Changes `expireAfterSeconds` of the collection. Returns the id and the name of an index that is to be built for it.
+    /// Adds the index through which a time series is to expire after so many seconds, unless it has it; returns its id and name. It is to be
+    /// built before [`Self::change_expiry`], which makes it delete documents: until then it is as any other.
     ///
     /// # Errors
-    /// `InvalidOptions` for a collection that is neither a time series nor clustered; those of the number, and of creating the index.
-    pub(crate) fn change_expiry(&mut self, expire_after: Option<i64>) -> Result<Option<(i64, String)>> {
-        if let Some(seconds) = expire_after {
-            expiry(Value::Int64(seconds))?;
+    /// Those of `change_expiry`, and of creating the index.
+    pub(crate) fn add_expiry_index(&mut self, seconds: i64) -> Result<Option<(i64, String)>> {
+        expiry(Value::Int64(seconds))?;
+        self.check_expires()?;
+        if self.expiry_index().is_some() {
+            return Ok(None);
         }
-        let meta = Arc::make_mut(&mut self.meta);
+        let mut options = self.meta.options.clone();
+        options.insert("expireAfterSeconds", seconds);
+        let Some(mut def) = indexes_of_series(&options)?.into_iter().find(expires) else { return Ok(None) };
+        if let Some(def) = def.as_ordered_mut() {
+            def.options.expire_after = None;
+        }
+        Ok(index_build::add(self, &def)?.map(|id| (id, def.name().to_owned())))
+    }
+
+    /// Removes the index `id`, which [`Self::add_expiry_index`] has added for a change that has failed.
+    pub(crate) fn remove_expiry_index(&mut self, id: i64) -> Result<()> {
+        // Another change may have made use of it meanwhile.
+        let is_unused = |index: &IndexMeta| index.id == id && !expires(&index.def);
+        let ready = self.meta.indexes.iter().find(|index| is_unused(index) && index.building.is_none());
+        if let Some(def) = ready.map(|index| index.def.clone()) {
+            self.record_index(Defined::DropIndexes, &def)?;
+        }
+        self.remove_indexes(is_unused).map(drop)
+    }
+
+    /// Where the index is that [`Meta::expires_by`] means.
+    fn expiry_index(&self) -> Option<usize> {
+        let is_meant =
+            |index: &IndexMeta| index.def.as_ordered().is_some_and(|def| self.meta.expires_by(def));
+        self.meta.indexes.iter().position(is_meant)
+    }
+
+    /// Refuses a collection whose documents do not expire by an option.
+    fn check_expires(&self) -> Result<()> {
+        let meta = &self.meta;
         if meta.special.time_field.is_none() && !meta.special.clustered {
             return Err(QueryError::new(
                 ErrorCode::InvalidOptions,
                 "'expireAfterSeconds' is only supported on time-series collections or when the 'clusteredIndex' option is specified",
             ));
         }
+        Ok(())
+    }
+
+    /// Changes `expireAfterSeconds` of the collection.
+    ///
+    /// # Errors
+    /// `InvalidOptions` for a collection that is neither a time series nor clustered; `IndexBuildAborted` for a time series without the
+    /// index; those of the number.
+    pub(crate) fn change_expiry(&mut self, expire_after: Option<i64>) -> Result<()> {
+        if let Some(seconds) = expire_after {
+            expiry(Value::Int64(seconds))?;
+        }
+        self.check_expires()?;
+        let found = self.expiry_index();
+        let meta = Arc::make_mut(&mut self.meta);
+        if meta.special.time_field.is_some() && found.is_none() && expire_after.is_some() {
+            return Err(QueryError::new(
+                ErrorCode::IndexBuildAborted,
+                format!("{}: the index by which documents expire was dropped meanwhile", meta.namespace),
+            ));
+        }
         meta.set_expiry_option(expire_after);
-        let is_meant = |index: &IndexMeta| index.def.as_ordered().is_some_and(|def| meta.expires_by(def));
-        let found = meta.indexes.iter().position(is_meant);
         if let Some(def) = found.and_then(|at| meta.indexes.get_mut(at)?.def.as_ordered_mut()) {
             def.options.expire_after = expire_after;
         }
         meta.sort_indexes();
         self.catalog.write(self.txn, meta)?;
         self.record_expiry(expire_after);
-        if found.is_some() || expire_after.is_none() {
-            return Ok(None);
-        }
-        match indexes_of_series(&self.meta.options)?.into_iter().find(expires) {
-            Some(def) => Ok(index_build::add(self, &def)?.map(|id| (id, def.name().to_owned()))),
-            None => Ok(None),
-        }
-    }
-
-    /// Undoes [`Self::change_expiry`] whose index `id` could not be built.
-    pub(crate) fn revert_expiry(&mut self, id: i64, expired_after: Option<i64>) -> Result<()> {
-        let meta = Arc::make_mut(&mut self.meta);
-        meta.set_expiry_option(expired_after);
-        self.catalog.write(self.txn, meta)?;
-        self.record_expiry(expired_after);
-        self.remove_indexes(|index| index.id == id && index.building.is_some()).map(drop)
+        Ok(())
     }
 
     /// Makes the option of the collection that of `def`, if this is the index by which its documents expire; false if it is another.

@@ -211,6 +211,9 @@ impl Oplog {
                 let first = self.first(reads, log)?.max(min_seq);
                 if first == log.settings.from && min_seq == first {
                     self.take(beginning(log), &mut limit)?;
+                    if self.ended {
+                        return Ok(true);
+                    }
                 }
                 first
             }

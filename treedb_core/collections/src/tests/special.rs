@@ -1,10 +1,12 @@
 //! Renamed and capped collections, and views.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Document, doc, rawdoc};
 use treedb_query::error::ErrorCode;
+use treedb_query::query::interrupt::Interrupt;
 use treedb_storage::disk::SimDisk;
 use treedb_testing::Rng;
 
@@ -305,4 +307,41 @@ fn changes_of_a_collection_are_made_together_or_not_at_all() {
     let name = db.collection("x.c").unwrap().create_index(rawdoc! { "n": 1 }).unwrap();
     assert!(!db.modify_collection("x.c", with(&name)).unwrap().unwrap().options.hidden);
     assert_eq!(options(), validator);
+}
+
+#[test]
+fn a_time_series_whose_index_cannot_be_built_or_whose_other_changes_are_refused_stays_as_it_is() {
+    let db = recording();
+    db.create_collection("x.s", doc! { "timeseries": { "timeField": "at", "granularity": "minutes" } })
+        .unwrap();
+    let series = db.collection("x.s").unwrap();
+    series.insert_one(raw(&doc! { "_id": 1, "at": bson::DateTime::now() })).unwrap();
+    let with = |granularity: &str| crate::Modification {
+        buckets: Some(doc! { "granularity": granularity }),
+        expire_after: Some(Some(86_400)),
+        ..Default::default()
+    };
+    let state = || {
+        let options = db.list_collections("x").unwrap().pop().unwrap().options;
+        (options, series.indexes().unwrap().unwrap())
+    };
+    let before = state();
+    {
+        let operation = Arc::new(Interrupt::new(None));
+        operation.kill();
+        let _operation = operation.enter();
+        let killed = db.modify_collection("x.s", with("hours")).unwrap_err();
+        assert_eq!(killed.code, ErrorCode::Interrupted);
+    }
+    assert_eq!(state(), before);
+    // A shorter span than before.
+    let refused = db.modify_collection("x.s", with("seconds")).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::InvalidOptions);
+    assert_eq!(state(), before);
+    db.modify_collection("x.s", with("hours")).unwrap();
+    let (options, indexes) = state();
+    assert_eq!(options.get_i64("expireAfterSeconds").unwrap(), 86_400);
+    assert_eq!(options.get_document("timeseries").unwrap().get_str("granularity").unwrap(), "hours");
+    let by_date = indexes.iter().find(|index| index.get_str("name").unwrap() == "at_1").unwrap();
+    assert!(by_date.contains_key("expireAfterSeconds"));
 }

@@ -29,6 +29,7 @@ backup after its first run. No file is written then.
 
 The changes have documents, collections and ordinary indexes, and not users, roles, views and search indexes: these come from the
 backup. Files that no backup needs any more can be deleted, the oldest first. With --uri the user needs the right to read the database local.
+Files are not encrypted, even those of an encrypted database.
 
 Examples:
   treedb archive --uri mongodb://127.0.0.1:27017 /mnt/archive
@@ -91,31 +92,31 @@ impl Archive {
             place.close()?;
             return Ok(ExitCode::SUCCESS);
         }
-        let oldest = place.oplog_end(End::Oldest)?;
-        if let Some(since) = self.since.filter(|since| *since < oldest) {
-            return Err(Failure(format!(
-                "the oplog begins with {}, and no longer has what was changed since {}",
-                shown(oldest),
-                shown(since)
-            )));
-        }
-        let gap = |last: Timestamp| {
+        // Others do not need the oldest entry, which cannot be read if it is of a dropped collection whose documents are kept no longer.
+        let begin = match last.or(self.since) {
+            Some(begin) => begin,
+            None => place.oplog_end(End::Oldest)?,
+        };
+        let gap = |last: Timestamp, next: Option<Timestamp>| {
+            let next = next.map(|next| format!(", the next one is {}", shown(next))).unwrap_or_default();
             Failure(format!(
-                "{to}: the archive ends with {}, and the oplog, from {} to {}, has no such entry: it does not reach back that far, \
-                 or is of another database. What was changed since is not archived: begin another archive in an empty directory, \
+                "{to}: the archive ends with {}, and the oplog, which ends with {}, has no such entry{next}: it does not reach back that \
+                 far, or is of another database. What was changed since is not archived: begin another archive in an empty directory, \
                  make a backup after that, and keep changes for longer (treedb serve --change-hours, --change-bytes)",
                 shown(last),
-                shown(oldest),
                 shown(newest)
             ))
         };
         let mut sink = Sink::create(&self.to.join(name(newest)), self.gzip)?;
         let (mut entries, mut bytes) = (0, 0);
-        place.oplog(last.or(self.since).unwrap_or(oldest), newest, &mut |entry| {
-            if let (Some(last), 0) = (last, entries)
-                && entry.get_timestamp("ts")? != last
-            {
-                return Err(gap(last));
+        let mut first = None;
+        place.oplog(begin, newest, &mut |entry| {
+            if first.is_none() {
+                let at = entry.get_timestamp("ts")?;
+                if let Some(last) = last.filter(|last| *last != at) {
+                    return Err(gap(last, Some(at)));
+                }
+                first = Some(at);
             }
             sink.write(entry.as_bytes())?;
             entries += 1;
@@ -123,11 +124,19 @@ impl Archive {
             progress.at(bytes, entries);
             Ok(())
         })?;
-        if let (Some(last), 0) = (last, entries) {
-            return Err(gap(last));
-        }
-        if entries == 0 {
-            return Err(Failure(format!("there is no entry since {}", shown(self.since.unwrap_or(oldest)))));
+        let Some(first) = first else {
+            return Err(match last {
+                Some(last) => gap(last, None),
+                None => Failure(format!("there is no entry since {}", shown(begin))),
+            });
+        };
+        // It may name a time between two entries.
+        if self.since.is_some_and(|since| since < first) && !place.oplog_is_older(first)? {
+            return Err(Failure(format!(
+                "the oplog begins with {}, and no longer has what was changed since {}",
+                shown(first),
+                shown(begin)
+            )));
         }
         sink.complete()?;
         sync_folder(&self.to)?;

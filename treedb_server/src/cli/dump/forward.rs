@@ -19,13 +19,13 @@ fn last_change(database: &Database) -> Result<Option<DateTime>, Failure> {
 }
 
 /// Applies the entries in `files` that are later than the last change of `database`, which is in the directory `dir`. Of a moment
-/// before that change it makes the database what it was then.
+/// before that change it makes the database what it was then. Returns whether something was not applied, which was said.
 pub(in crate::cli) fn forward(
     database: &Database,
     dir: &Path,
     files: &[PathBuf],
     until: Option<Until>,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let (Some(position), Some(last)) = (database.operation_time()?, last_change(database)?) else {
         return Err(Failure(
             "the backup has no change log, so that it is not known with which entry to go on: switch the log on (treedb serve \
@@ -35,7 +35,7 @@ pub(in crate::cli) fn forward(
     };
     match until {
         Some(Until::At(moment)) if moment < last => {
-            return rewind::rewind(database, dir, treedb_collections::AsOf::Time(moment));
+            return rewind::rewind(database, dir, treedb_collections::AsOf::Time(moment)).map(|()| false);
         }
         Some(Until::Before(limit)) if limit <= position => {
             return Err(Failure(format!(
@@ -49,5 +49,5 @@ pub(in crate::cli) fn forward(
     let local = Local::new(database.clone(), dir, Durability::Relaxed)?;
     let mut replay = Replay::of_backup(Target::Directory(local), (position, last), until);
     replay.files(files)?;
-    replay.finish().map(drop)
+    Ok(replay.finish()?.incomplete)
 }

@@ -83,7 +83,26 @@ pub(super) struct OplogFile {
     path: Rc<Path>,
 }
 
+/// What a dump's own entries say of it, before anything is restored.
+#[derive(Debug, Default)]
+pub(super) struct Extent {
+    /// The last one.
+    pub(super) end: Option<Timestamp>,
+    /// Whether there are some that would not be replayed.
+    pub(super) is_cut: bool,
+}
+
 impl OplogFile {
+    /// Reads the file to its end.
+    pub(super) fn extent(path: &Path, until: Option<Until>) -> Result<Extent, Failure> {
+        let (mut file, mut extent) = (OplogFile::open(path)?, Extent::default());
+        while let Some(entry) = file.next()? {
+            extent.is_cut |= until.is_some_and(|until| until.is_past(&entry));
+            extent.end = Some(entry.time);
+        }
+        Ok(extent)
+    }
+
     pub(super) fn open(path: &Path) -> Result<OplogFile, Failure> {
         Ok(OplogFile { file: BsonFile::open(path)?, path: Rc::from(path) })
     }
@@ -155,6 +174,19 @@ pub(super) enum End {
 impl Place {
     /// The time of the oldest or the newest entry.
     pub(super) fn oplog_end(&mut self, end: End) -> Result<Timestamp, Failure> {
+        let found = self.first_in_oplog(end, rawdoc! {})?;
+        found.ok_or_else(|| {
+            Failure("there is no oplog: changes are not recorded (treedb serve --change-log on)".to_owned())
+        })
+    }
+
+    /// Whether there are entries of an earlier time.
+    pub(super) fn oplog_is_older(&mut self, than: Timestamp) -> Result<bool, Failure> {
+        Ok(self.first_in_oplog(End::Newest, rawdoc! { "ts": { "$lt": than } })?.is_some())
+    }
+
+    /// The time of the oldest or the newest entry that a filter matches.
+    fn first_in_oplog(&mut self, end: End, filter: RawDocumentBuf) -> Result<Option<Timestamp>, Failure> {
         let direction = if end == End::Oldest { 1 } else { -1 };
         let mut found = None;
         let mut each = |entry: &RawDocument| {
@@ -164,22 +196,20 @@ impl Place {
         match self {
             Place::Directory(database) => {
                 let sort = Some(rawdoc! { "ts": direction });
-                let request = FindRequest { sort, limit: 1, ..FindRequest::default() };
+                let request = FindRequest { sort, limit: 1, ..FindRequest::filter(filter) };
                 for entry in database.oplog(&request, false)? {
                     each(&entry?)?;
                 }
             }
             Place::Server(client) => {
                 let command = rawdoc! {
-                    "find": "oplog.rs", "filter": {}, "sort": { "$natural": direction }, "limit": 1, "singleBatch": true,
+                    "find": "oplog.rs", "filter": filter, "sort": { "$natural": direction }, "limit": 1, "singleBatch": true,
                     "$db": "local",
                 };
                 read_all(client, "local", "oplog.rs", &command, &mut each)?;
             }
         }
-        found.ok_or_else(|| {
-            Failure("there is no oplog: changes are not recorded (treedb serve --change-log on)".to_owned())
-        })
+        Ok(found)
     }
 
     /// The entries from the time `since` to `until`, both included.

@@ -12,7 +12,7 @@ use treedb_storage::Durability;
 
 use super::file::{BsonFile, Metadata, Unfinished, unescaped};
 use super::indexes::Indexes;
-use super::oplog::{self, Until};
+use super::oplog::{self, OplogFile, Until};
 use super::place::{Load, Place, PlaceArgs};
 use super::replay::{Replay, Target};
 use super::write::is_wanted;
@@ -214,13 +214,41 @@ impl DumpRestore<'_> {
         }
         let files = [oplog::FILE.to_owned(), format!("{}.gz", oplog::FILE)].map(|name| self.from.join(name));
         match files.into_iter().find(|file| file.is_file()) {
-            Some(own) => Ok(Some(own)),
+            Some(own) => {
+                self.check_extent(&own)?;
+                Ok(Some(own))
+            }
             None => Err(Failure(format!(
                 "{}: there is no {} in it, so that it is not of one moment: dump with --oplog",
                 self.from.display(),
                 oplog::FILE
             ))),
         }
+    }
+}
+
+impl DumpRestore<'_> {
+    /// Checks the dump's own entries against what is to follow them: its collections are of one moment only after the last of them.
+    fn check_extent(&self, own: &Path) -> Result<(), Failure> {
+        let at = self.until.filter(|until| matches!(until, Until::At(_)));
+        if at.is_none() && self.oplog_files.is_empty() {
+            return Ok(());
+        }
+        let extent = OplogFile::extent(own, at)?;
+        if extent.is_cut {
+            return Err(Failure(format!(
+                "{}: the dump ended after that time, and its collections are of later moments: name a later time, or restore a backup",
+                self.from.display()
+            )));
+        }
+        if extent.end.is_none() && !self.oplog_files.is_empty() {
+            return Err(Failure(format!(
+                "{}: there are no entries in it, so that it is not known with which one of the archive to go on: restore without \
+                 --oplog-file",
+                own.display()
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -306,6 +334,7 @@ impl Run<'_> {
         documents: Option<&Path>,
     ) -> Result<(), Failure> {
         self.create(database, &metadata)?;
+        self.indexes.note_series(&format!("{database}.{}", metadata.name), &metadata.options);
         let name = metadata.name.as_str();
         if let Some(path) = documents {
             let length = fs::metadata(path).map_or(0, |metadata| metadata.len());

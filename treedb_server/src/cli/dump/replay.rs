@@ -62,7 +62,7 @@ pub(super) struct Replay<'a> {
     bytes: usize,
     entries: u64,
     progress: Progress,
-    /// Collections of MongoDB's own that have entries, which are not applied.
+    /// Collections with entries that are not applied: MongoDB's own, and of a dump those that were renamed out of `local`.
     skipped: BTreeSet<String>,
 }
 
@@ -166,8 +166,8 @@ impl<'a> Replay<'a> {
             incomplete |= !namespace.starts_with("admin.");
             progress.say(&format!("treedb: changes of {namespace} are not replayed"));
         }
-        let whither = position.map(|(at, _)| format!(", up to {}", shown(at))).unwrap_or_default();
-        progress.finish(entries, &format!("of the oplog{whither}"));
+        let up_to = position.map(|(at, _)| format!(", up to {}", shown(at))).unwrap_or_default();
+        progress.finish(entries, &format!("of the oplog{up_to}"));
         Ok(Replayed { indexes: indexes.unwrap_or_default(), incomplete })
     }
 
@@ -180,7 +180,16 @@ impl<'a> Replay<'a> {
         }
         let namespace = entry.get_str("ns").map_err(|error| wrong(&error))?;
         let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
-        if matches!(database, "config" | "local") {
+        // Backups have the collections of `local`, which are recorded as others are; dumps have not, nor what becomes of them.
+        if database == "local" && self.indexes.is_some() {
+            let command = entry.get_document("o").map_err(|error| wrong(&error))?;
+            if op == "c" && command.get_str("renameCollection").is_ok() {
+                let to = command.get_str("to").ok().filter(|to| !to.starts_with("local."));
+                self.skipped.extend(to.map(str::to_owned));
+            }
+            return Ok(());
+        }
+        if database == "config" {
             return Ok(());
         }
         if collection.starts_with("system.") {
@@ -194,6 +203,10 @@ impl<'a> Replay<'a> {
                 Some(Ok((name, _))) => name.as_str().to_owned(),
                 _ => return Err(wrong(&"a command that is empty or damaged")),
             };
+            if let Some(own) = system_collection(&database, command, &name) {
+                self.skipped.insert(own);
+                return Ok(());
+            }
             if matches!(name.as_str(), "applyOps" | "commitTransaction" | "abortTransaction") {
                 return self.transaction(&entry, &name, origin, depth);
             }
@@ -251,6 +264,9 @@ impl<'a> Replay<'a> {
             key.extend(number.to_le_bytes());
         }
         let command = entry.get_document("o").map_err(|error| wrong(&error))?;
+        if name == "commitTransaction" && !self.transactions.contains_key(&key) {
+            return Err(wrong(&"the changes of the transaction that it commits are before the first entry"));
+        }
         let mut changes = self.transactions.remove(&key).unwrap_or_default();
         if name == "applyOps" {
             for change in command.get_array("applyOps").map_err(|error| wrong(&error))? {
@@ -325,6 +341,21 @@ impl<'a> Replay<'a> {
     }
 }
 
+/// The collection of MongoDB's own that a command is about: views are in one, and the buckets of a time series.
+fn system_collection(database: &str, command: &RawDocument, name: &str) -> Option<String> {
+    let given = |field| command.get_str(field).ok();
+    let full = match name {
+        "renameCollection" => {
+            let mut names = [name, "to"].into_iter().filter_map(given);
+            names
+                .find(|full| full.split_once('.').is_some_and(|(_, of)| of.starts_with("system.")))?
+                .to_owned()
+        }
+        _ => format!("{database}.{}", given(name).filter(|of| of.starts_with("system."))?),
+    };
+    Some(full)
+}
+
 fn first_false(results: &bson::RawArray) -> Option<usize> {
     results.into_iter().position(|result| matches!(result, Ok(RawBsonRef::Boolean(false))))
 }
@@ -375,12 +406,18 @@ fn define(
             return Ok(None);
         }
         "collMod" => {
+            if let Some(after) = command.get("expireAfterSeconds") {
+                indexes.expire(&namespace, after);
+            }
             if let Some(change) = command.remove("index") {
                 indexes.modify(&namespace, change.as_document().ok_or("an index that is no document")?);
                 return Ok((command.len() > 1).then_some(command));
             }
         }
-        "create" => NO_OPTIONS.iter().for_each(|option| drop(command.remove(option))),
+        "create" => {
+            indexes.note_series(&namespace, &command);
+            NO_OPTIONS.iter().for_each(|option| drop(command.remove(option)));
+        }
         "drop" => indexes.drop_collection(&namespace),
         "dropDatabase" => indexes.drop_database(database),
         "renameCollection" => {

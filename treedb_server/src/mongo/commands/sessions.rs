@@ -27,62 +27,76 @@ pub(super) fn end(request: &Request<'_>) -> Result {
     done()
 }
 
-/// `killSessions`: what the sessions run is stopped as well, and their cursors are closed.
+/// `killSessions`: what the sessions run is stopped as well, and their cursors are closed. An empty list means all of the user's, and
+/// without authentication all.
 pub(super) fn kill_own(request: &Request<'_>) -> Result {
-    kill(request, &own(request)?)
+    let all_own = || request.session.identity.owner().map_or_else(Which::all, Which::of);
+    let killed = if is_empty(list(request)?) { all_own() } else { own(request)? };
+    kill(request, &killed)
 }
 
 /// The sessions of the user that the command's list has.
-fn own(request: &Request<'_>) -> std::result::Result<Vec<Which>, CommandError> {
+fn own(request: &Request<'_>) -> std::result::Result<Which, CommandError> {
     let user = request.session.identity.owner();
-    list(request)?.into_iter().map(|id| SessionId::read(id?, user.as_ref()).map(Which::One)).collect()
+    let mut own = Which::default();
+    for id in list(request)? {
+        own.add(SessionId::read(id?, user.as_ref())?);
+    }
+    Ok(own)
 }
 
 /// `killAllSessions: [{user, db}, ..]`: the sessions of these users, of all users if the list is empty.
 pub(super) fn kill_all(request: &Request<'_>) -> Result {
-    let (users, mut killed) = (list(request)?, Vec::new());
+    let users = list(request)?;
+    let mut killed = Which::default();
     for user in users {
-        killed.extend(of_user(request, user?)?);
+        add_user(&mut killed, request, user?)?;
     }
-    kill(request, all_if_empty(users, &killed))
+    if is_empty(users) {
+        killed.add_all();
+    }
+    kill(request, &killed)
 }
 
 /// `killAllSessionsByPattern: [{users: [..]}, {lsid: {id: UUID}}, ..]`, where `lsid` is an id as it is listed; `{}` is all.
 pub(super) fn kill_by_pattern(request: &Request<'_>) -> Result {
-    let (patterns, mut killed) = (list(request)?, Vec::new());
+    let patterns = list(request)?;
+    let mut killed = Which::default();
     for pattern in patterns {
         let pattern = pattern?;
         let pattern = pattern.as_document().ok_or_else(|| wrong_element(request, "patterns"))?;
-        let mut is_empty = true;
+        let mut is_any = true;
         for arg in args(request.command.name, pattern) {
             let arg = arg?;
             match arg.name {
-                "lsid" => killed.push(Which::One(SessionId::read(arg.value(), None)?)),
+                "lsid" => killed.add(SessionId::read(arg.value(), None)?),
                 "users" => {
                     for user in arg.array()? {
-                        killed.extend(of_user(request, user?)?);
+                        add_user(&mut killed, request, user?)?;
                     }
                 }
                 "roles" | "uid" => arg.unsupported()?,
                 _ => arg.nested_ignored_or_unknown()?,
             }
-            is_empty = false;
+            is_any = false;
         }
-        if is_empty {
-            killed.push(Which::All);
+        if is_any {
+            killed.add_all();
         }
     }
-    kill(request, all_if_empty(patterns, &killed))
+    if is_empty(patterns) {
+        killed.add_all();
+    }
+    kill(request, &killed)
 }
 
-/// The sessions that are meant by a list: all of them if it is empty.
-fn all_if_empty<'w>(list: &RawArray, killed: &'w [Which]) -> &'w [Which] {
-    if list.into_iter().next().is_none() { &[Which::All] } else { killed }
+fn is_empty(list: &RawArray) -> bool {
+    list.into_iter().next().is_none()
 }
 
 /// Ends sessions: their operations are stopped, but for this one, their transactions aborted and their cursors closed. The operations come
 /// first, so that a transaction that one of them runs in is aborted by its error.
-fn kill(request: &Request<'_>, killed: &[Which]) -> Result {
+fn kill(request: &Request<'_>, killed: &Which) -> Result {
     let context = request.context;
     context.operations.kill_of_sessions(killed, request.session.number());
     context.sessions.end(killed, &context.cursors);
@@ -90,8 +104,8 @@ fn kill(request: &Request<'_>, killed: &[Which]) -> Result {
     done()
 }
 
-/// The sessions of a user `{user, db}`; `None` if there is no such user.
-fn of_user(request: &Request<'_>, user: RawBsonRef<'_>) -> Result<Option<Which>> {
+/// Adds the sessions of a user `{user, db}`, if there is such a user.
+fn add_user(killed: &mut Which, request: &Request<'_>, user: RawBsonRef<'_>) -> Result<()> {
     let user = user.as_document().ok_or_else(|| wrong_element(request, "users"))?;
     let (mut name, mut database) = (None, None);
     for arg in args(request.command.name, user) {
@@ -106,7 +120,10 @@ fn of_user(request: &Request<'_>, user: RawBsonRef<'_>) -> Result<Option<Which>>
     let name = name.ok_or_else(|| missing("user"))?;
     let database = database.ok_or_else(|| missing("db"))?;
     let user = request.context.access.store.user(&QualifiedName::new(database, name))?;
-    Ok(user.and_then(|user| UserId::try_from(user.id.bytes).ok()).map(Which::Of))
+    if let Some(id) = user.and_then(|user| UserId::try_from(user.id.bytes).ok()) {
+        killed.add_user(id);
+    }
+    Ok(())
 }
 
 fn wrong_element(request: &Request<'_>, of: &str) -> CommandError {

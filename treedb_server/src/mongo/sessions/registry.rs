@@ -1,7 +1,8 @@
 //! The sessions of a server.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use treedb_query::query::ErrorCode;
 use super::open_transaction::{OpenTransaction, SoFar, Usage};
 use super::state::Session;
 use super::transaction_number::Kind;
-use super::{CommandScope, SessionId, TransactionNumber, record};
+use super::{ClientSession, CommandScope, SessionId, TransactionNumber, record};
 use crate::access::identity::UserId;
 use crate::config::Limits;
 use crate::mongo::commands::{Request, TransactionSupport, write_concern};
@@ -39,17 +40,66 @@ pub(crate) struct Sessions {
 #[derive(Debug, Clone)]
 struct Slot {
     owner: Option<UserId>,
-    session: Arc<Mutex<Session>>,
+    session: Arc<Shared>,
 }
 
-/// Which sessions are meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
-    All,
-    /// The one of this id.
-    One(SessionId),
-    /// Those of this user.
-    Of(UserId),
+/// A session, locked by the command that runs in it.
+#[derive(Debug)]
+struct Shared {
+    session: Mutex<Session>,
+    /// It was ended while a command ran in it: its transaction does not go on.
+    ended: AtomicBool,
+}
+
+impl Shared {
+    /// Whether it was ended since this was asked last.
+    fn take_ended(&self) -> bool {
+        self.ended.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// Which sessions are meant. Each session is looked up, however many are named: that is done under locks.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Which {
+    all: bool,
+    ids: HashSet<SessionId>,
+    /// All sessions of these users.
+    users: HashSet<UserId>,
+}
+
+impl Which {
+    /// All sessions.
+    pub(crate) fn all() -> Self {
+        Which { all: true, ..Which::default() }
+    }
+
+    /// All sessions of a user.
+    pub(crate) fn of(user: UserId) -> Self {
+        Which { users: HashSet::from([user]), ..Which::default() }
+    }
+
+    /// Adds all sessions.
+    pub(crate) fn add_all(&mut self) {
+        self.all = true;
+    }
+
+    /// Adds the session of this id.
+    pub(crate) fn add(&mut self, id: SessionId) {
+        self.ids.insert(id);
+    }
+
+    /// Adds the sessions of a user.
+    pub(crate) fn add_user(&mut self, user: UserId) {
+        self.users.insert(user);
+    }
+
+    /// Whether a client's session of a user is meant.
+    pub(crate) fn means(&self, session: ClientSession, user: Option<&UserId>) -> bool {
+        self.all
+            || user.is_some_and(|user| self.users.contains(user))
+            // The digest that an id is costs more than this test.
+            || !self.ids.is_empty() && self.ids.contains(&session.id(user))
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -75,8 +125,9 @@ impl Sessions {
 
     /// The ids of the sessions, and how long each has not been used. Those that run a command now are used.
     pub(crate) fn known(&self) -> Vec<(bson::Binary, Duration)> {
-        let idle =
-            |slot: &Slot| slot.session.try_lock().map_or(Duration::ZERO, |session| session.used.elapsed());
+        let idle = |slot: &Slot| {
+            slot.session.session.try_lock().map_or(Duration::ZERO, |session| session.used.elapsed())
+        };
         locked(&self.slots).iter().map(|(id, slot)| (id.binary(), idle(slot))).collect()
     }
 
@@ -89,7 +140,11 @@ impl Sessions {
         let context = request.context;
         let database = &context.database;
         let slot = self.slot(txn_number.session, || request.session.identity.owner())?;
-        let mut session = locked(&slot);
+        let mut session = locked(&slot.session);
+        if slot.take_ended() {
+            // After the command that ran in it then had kept its transaction open.
+            session.end().into_iter().for_each(|open| close(open, &context.cursors));
+        }
         session.used = Instant::now();
         session.load(database)?;
         let number = txn_number.number;
@@ -133,6 +188,8 @@ impl Sessions {
                 let mut open = open.into_inner();
                 let done =
                     done.and_then(|reply| open.count(context.limits.transaction_bytes).map(|()| reply));
+                // A short command may have ended without noticing that it is to stop.
+                let done = done.and_then(|reply| if slot.take_ended() { Err(ended()) } else { Ok(reply) });
                 if done.is_ok() && !open.failed {
                     session.put_back(open);
                 } else {
@@ -207,7 +264,7 @@ impl Sessions {
         }
     }
 
-    fn slot(&self, id: SessionId, owner: impl FnOnce() -> Option<UserId>) -> Result<Arc<Mutex<Session>>> {
+    fn slot(&self, id: SessionId, owner: impl FnOnce() -> Option<UserId>) -> Result<Arc<Shared>> {
         let mut slots = locked(&self.slots);
         if let Some(slot) = slots.get(&id) {
             return Ok(Arc::clone(&slot.session));
@@ -221,45 +278,58 @@ impl Sessions {
                 format!("{} sessions are in use: end some", self.limit),
             ));
         }
-        let session = Arc::new(Mutex::new(Session::new(id)));
+        let session =
+            Arc::new(Shared { session: Mutex::new(Session::new(id)), ended: AtomicBool::new(false) });
         slots.insert(id, Slot { owner: owner(), session: Arc::clone(&session) });
         Ok(session)
     }
 
-    /// Ends sessions: their open transactions are aborted. That of a busy session is aborted at its time limit.
-    pub(crate) fn end(&self, which: &[Which], cursors: &Cursors) {
+    /// Ends sessions: their open transactions are aborted. That of a busy session is aborted when its command ends; if that is about to
+    /// end, by the next command or by [`Self::expire`].
+    pub(crate) fn end(&self, which: &Which, cursors: &Cursors) {
         let mut ended = Vec::new();
         let mut slots = locked(&self.slots);
-        for which in which {
-            match which {
-                Which::All => ended.extend(slots.drain()),
-                Which::One(id) => ended.extend(slots.remove_entry(id)),
-                Which::Of(user) => ended.extend(slots.extract_if(|_, slot| slot.owner == Some(*user))),
+        match which.all {
+            true => ended.extend(slots.drain()),
+            false => {
+                ended.extend(which.ids.iter().filter_map(|id| slots.remove_entry(id)));
+                if !which.users.is_empty() {
+                    let is_meant = |slot: &Slot| slot.owner.is_some_and(|owner| which.users.contains(&owner));
+                    ended.extend(slots.extract_if(|_, slot| is_meant(slot)));
+                }
             }
         }
         drop(slots);
         for (id, slot) in ended {
-            match slot.session.try_lock() {
+            match slot.session.session.try_lock() {
                 Ok(mut session) => {
                     let open = session.end();
                     drop(session);
                     open.into_iter().for_each(|open| close(open, cursors));
                 }
                 Err(_) => {
+                    slot.session.ended.store(true, Ordering::Release);
                     locked(&self.slots).entry(id).or_insert_with(|| slot.clone());
                 }
             }
         }
     }
 
-    /// Aborts the transactions that started more than `life` ago. Returns their number.
+    /// Aborts the transactions that started more than `life` ago, and those of sessions that were ended. Returns the number of the former.
     pub(crate) fn expire(&self, life: Duration, cursors: &Cursors) -> usize {
         if self.open() == 0 {
             return 0;
         }
         let slots: Vec<_> = locked(&self.slots).values().map(|slot| Arc::clone(&slot.session)).collect();
-        let old = slots.iter().filter_map(|slot| slot.try_lock().ok()?.expire(life));
-        let count = old.map(|open| close(open, cursors)).count();
+        let mut count = 0;
+        for slot in &slots {
+            let Ok(mut session) = slot.session.try_lock() else { continue };
+            let ended = if slot.take_ended() { session.end() } else { None };
+            let old = session.expire(life);
+            drop(session);
+            count += usize::from(old.is_some());
+            ended.into_iter().chain(old).for_each(|open| close(open, cursors));
+        }
         self.usage.have_timed_out(count);
         count
     }
@@ -279,11 +349,77 @@ impl Sessions {
 fn drop_idle(slots: &mut HashMap<SessionId, Slot>, age: Duration) {
     slots.retain(|_, Slot { session, .. }| {
         Arc::strong_count(session) > 1
-            || session.try_lock().is_ok_and(|session| session.is_open() || session.used.elapsed() < age)
+            || session
+                .session
+                .try_lock()
+                .is_ok_and(|session| session.is_open() || session.used.elapsed() < age)
     });
+}
+
+/// What a command in a transaction gets whose session was ended meanwhile.
+fn ended() -> CommandError {
+    CommandError::new(ErrorCode::Interrupted, "operation was interrupted: its session was ended")
 }
 
 /// Aborts a transaction.
 fn close(open: OpenTransaction, cursors: &Cursors) {
     open.cursors.iter().for_each(|&id| cursors.close(id));
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::spec::BinarySubtype;
+    use bson::{Binary, RawBsonRef, rawdoc};
+    use prometheus_client::metrics::gauge::Gauge;
+
+    use super::*;
+    use crate::mongo::common_fields::CommonFields;
+
+    const ANN: UserId = [1; 16];
+    const BOB: UserId = [2; 16];
+
+    fn lsid(byte: u8) -> RawDocumentBuf {
+        rawdoc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![byte; 16] } }
+    }
+
+    fn id(byte: u8, user: Option<&UserId>) -> SessionId {
+        SessionId::read(RawBsonRef::Document(&lsid(byte)), user).unwrap()
+    }
+
+    #[test]
+    fn a_session_is_meant_by_its_id_or_its_user_and_not_by_the_id_of_another_users() {
+        let body = rawdoc! { "ping": 1, "lsid": lsid(7) };
+        let session = ClientSession::of(&CommonFields::read(&body).unwrap()).unwrap();
+        let mut one = Which::default();
+        (0..100).for_each(|byte| one.add(id(byte, Some(&ANN))));
+        assert!(one.means(session, Some(&ANN)));
+        assert!(!one.means(session, Some(&BOB)) && !one.means(session, None));
+        let user = Which::of(ANN);
+        assert!(user.means(session, Some(&ANN)));
+        assert!(!user.means(session, Some(&BOB)) && !user.means(session, None));
+        for user in [None, Some(&BOB)] {
+            assert!(Which::all().means(session, user) && !Which::default().means(session, user));
+        }
+    }
+
+    #[test]
+    fn a_session_that_is_ended_while_a_command_has_it_keeps_no_transaction() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = Database::open(dir.path()).unwrap();
+        let (sessions, cursors) = (Sessions::new(9), Cursors::new(3, 2, Gauge::default()));
+        let slot = sessions.slot(id(7, None), || None).unwrap();
+        let mut session = locked(&slot.session);
+        session.begin(1, &database, &sessions.usage, 9).unwrap();
+        let mut ended = Which::default();
+        ended.add(id(7, None));
+        sessions.end(&ended, &cursors);
+        assert_eq!(sessions.open(), 1, "the command has it");
+        drop(session);
+        assert_eq!(sessions.expire(Duration::MAX, &cursors), 0, "it has not timed out");
+        assert_eq!(sessions.open(), 0);
+        // What begins after that is not meant.
+        locked(&slot.session).begin(2, &database, &sessions.usage, 9).unwrap();
+        sessions.expire(Duration::MAX, &cursors);
+        assert_eq!(sessions.open(), 1);
+    }
 }

@@ -8,7 +8,6 @@ use bson::{Binary, RawBsonRef};
 use sha2::{Digest, Sha256};
 use treedb_query::query::ErrorCode;
 
-use super::registry::Which;
 use crate::access::identity::UserId;
 use crate::mongo::args::{args, number};
 use crate::mongo::common_fields::CommonFields;
@@ -85,14 +84,9 @@ impl ClientSession {
         }
     }
 
-    /// Whether `which` means this session of a user.
-    pub(crate) fn is_one_of(self, which: &[Which], user: Option<&UserId>) -> bool {
-        let id = || SessionId(user.map_or(self.0, |user| own_id(self.0, user)));
-        which.iter().any(|which| match which {
-            Which::All => true,
-            Which::One(one) => *one == id(),
-            Which::Of(owner) => Some(owner) == user,
-        })
+    /// The id of this session of a user.
+    pub(super) fn id(self, user: Option<&UserId>) -> SessionId {
+        SessionId(user.map_or(self.0, |user| own_id(self.0, user)))
     }
 }
 

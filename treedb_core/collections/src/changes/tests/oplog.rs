@@ -250,3 +250,25 @@ fn the_oplog_cannot_be_created_or_sorted_by_others_than_its_order() {
         assert_eq!(refused.code, ErrorCode::BadValue);
     }
 }
+
+#[test]
+fn the_first_entry_is_read_without_the_second_which_may_be_lost() {
+    let db = open(&SimDisk::new()).unwrap();
+    db.inner.changes.set_now(1_700_000_000_000);
+    // So that the second entry is one of a document.
+    db.create_collection("a.x", doc! {}).unwrap();
+    db.record_changes(Some(ChangeLogOptions { bytes: 100_000, ..Default::default() })).unwrap();
+    let collection = db.collection("a.x").unwrap();
+    let documents: Vec<_> = (0..500).map(|id| raw(&doc! { "_id": id, "t": "t".repeat(300) })).collect();
+    collection.insert_many(&documents, true).unwrap();
+    db.drop_collection("a.x").unwrap();
+    db.inner.changes.set_now(1_700_000_000_000 + 120_000);
+    db.trim_changes().unwrap();
+    let first = |filter: Document| {
+        let request = FindRequest { limit: 1, ..request(filter, doc! { "$natural": 1 }) };
+        db.oplog(&request, false).unwrap().next().unwrap()
+    };
+    let lost = first(doc! { "op": "i" }).unwrap_err();
+    assert_eq!(lost.code, ErrorCode::CappedPositionLost);
+    assert_eq!(first(doc! { "op": "n" }).unwrap().get_str("op").unwrap(), "n");
+}
