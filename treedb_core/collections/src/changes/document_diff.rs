@@ -39,13 +39,17 @@ fn within_value(old: &Element<'_>, new: &Element<'_>) -> Option<RawDocumentBuf> 
 }
 
 fn within_document(old: Doc<'_>, new: Doc<'_>, out: &mut Writer) -> Option<()> {
-    let mut after = FieldsByName::new(new);
-    let (mut kept, mut removed) = (Vec::new(), Vec::new());
-    for field in old.elements() {
-        let list = if after.find(field.name).is_some() { &mut kept } else { &mut removed };
-        list.push(field);
-    }
-    let mut kept = kept.into_iter();
+    let (mut in_new, mut removed) = (FieldsByName::new(new), Vec::new());
+    // Usually the fields are in the same order.
+    let mut parallel = new.elements().peekable();
+    let mut kept = old.elements().filter(|field| {
+        let name = field.name;
+        let is_kept = parallel.next_if(|after| after.name == name).is_some() || in_new.find(name).is_some();
+        if !is_kept {
+            removed.push(name);
+        }
+        is_kept
+    });
     let (mut updated, mut inserted, mut parts) = (Writer::new(64), Writer::new(64), Vec::new());
     let (mut updates, mut inserts) = (false, false);
     for field in new.elements() {
@@ -65,9 +69,10 @@ fn within_document(old: Doc<'_>, new: Doc<'_>, out: &mut Writer) -> Option<()> {
             }
         }
     }
+    kept.for_each(drop);
     if !removed.is_empty() {
         let open = out.open_document(b"d");
-        removed.iter().for_each(|field| out.value(field.name, Value::Bool(false)));
+        removed.iter().for_each(|name| out.value(name, Value::Bool(false)));
         out.close(open);
     }
     for (name, there, fields) in [(b"u", updates, updated), (b"i", inserts, inserted)] {
