@@ -14,7 +14,7 @@ pub fn run<K: Sync, T: Send, E: Send>(
         let mut done = Vec::new();
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            // Tasks before one that failed have begun already, and are finished by whoever has begun them.
+            // Tasks before one that failed have begun already, and the threads that run them finish them.
             let Some(task) = tasks.get(at).filter(|_| at < failed.load(Ordering::Relaxed)) else {
                 return done;
             };

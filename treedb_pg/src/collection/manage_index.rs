@@ -6,7 +6,6 @@ use std::ffi::{CStr, CString};
 use std::panic::AssertUnwindSafe;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ::bson::raw::cstr;
 use ::bson::{DateTime, RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use pgrx::PgTryBuilder;
 use treedb_query::doc::{Value, json};
@@ -242,18 +241,7 @@ pub(super) fn modify(collection: &Bytes<'_>, change: Value<'_>) -> RawDocumentBu
         index.run();
         create(&new, &relation, &table);
     }
-    let mut reply = RawDocumentBuf::new();
-    if let Some(seconds) = change.expire_after {
-        if let Some(old) = old.options.expire_after {
-            reply.append(cstr!("expireAfterSeconds_old"), old);
-        }
-        reply.append(cstr!("expireAfterSeconds_new"), seconds);
-    }
-    if let Some(hidden) = change.hidden {
-        reply.append(cstr!("hidden_old"), old.options.hidden);
-        reply.append(cstr!("hidden_new"), hidden);
-    }
-    reply
+    old.shown_change(change.hidden, change.expire_after)
 }
 
 /// The documents that have expired by an index at `now`, in milliseconds since 1970; `None` if it has no expiry.

@@ -27,6 +27,7 @@ use crate::shim::sorted_bytes::SortedBytes;
 use crate::shim::table::Slot;
 use crate::shim::text;
 use crate::types::bson;
+use crate::types::value_range::filter_of_all;
 
 /// How many candidates are looked at before they are sorted, at a time.
 const AT_ONCE: usize = 1024;
@@ -252,14 +253,10 @@ pub(super) fn sorted(query: Query, order: &RowOrder) -> Query {
 
 /// The query for documents that match `filter` and have no value at a path, or null: an index has one key for both.
 fn without_value(filter: &RawDocument, path: &Path) -> Result<Query> {
-    let mut out = Writer::new(filter.as_bytes().len() + 64);
-    let both = out.open_array(b"$and");
-    out.value(b"0", Value::Document(filter.into()));
-    let condition = out.open_document(b"1");
-    out.value(path.as_str().as_bytes(), Value::Null);
-    out.close(condition);
-    out.close(both);
-    Filter::parse(&out.finish()).map(Query::new)
+    let mut none = Writer::new(64);
+    none.value(path.as_str().as_bytes(), Value::Null);
+    let both = filter_of_all(&[filter.as_bytes(), none.finish().as_bytes()]);
+    Filter::parse(bson::document(&both)).map(Query::new)
 }
 
 /// Whether the rows of a plan come in the order of its query as SQL has it.

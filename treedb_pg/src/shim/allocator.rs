@@ -5,7 +5,7 @@
 //! instructions for each, which is a twentieth of such a statement; a block that is kept takes 30.
 //!
 //! Invariants: a block of up to [`MOST`] bytes has been allocated with its size rounded up to a multiple of [`STEP`], so that
-//! whoever frees it knows which others it is as large as. Blocks are kept for the server's thread, and only by it: other
+//! the size that it is freed with tells to which list it belongs. Blocks are kept for the server's thread, and only by it: other
 //! threads take blocks from the C library and give them back to it. No more than [`KEPT`] blocks of a size are kept.
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -10,6 +10,7 @@ use treedb_query::doc::write::Writer;
 use treedb_query::doc::{Doc, Value};
 use treedb_query::query::Filter;
 
+use super::value_range::list_filter;
 use crate::shim::function::{Args, pg_function};
 use crate::shim::memory::Varlena;
 use crate::shim::text;
@@ -94,27 +95,20 @@ impl<'v> Conditions<'v> {
 
     /// The filter that asks for all conditions; `any`: for one of them.
     fn filter(&self, any: bool) -> Vec<u8> {
-        let mut filter = Writer::new(64);
-        match self.0.as_slice() {
-            [] => {}
-            [(path, wanted)] => condition(&mut filter, path, *wanted),
-            several => {
-                let list = filter.open_array(if any { b"$or" } else { b"$and" });
-                for (at, (path, wanted)) in several.iter().enumerate() {
-                    let one = filter.open_document(at.to_string().as_bytes());
-                    condition(&mut filter, path, *wanted);
-                    filter.close(one);
-                }
-                filter.close(list);
-            }
-        }
-        let filter = filter.finish();
+        let conditions: Vec<Vec<u8>> = self.0.iter().map(|(path, wanted)| condition(path, *wanted)).collect();
+        let filter = match conditions.as_slice() {
+            [] => every_document(),
+            [only] => only.clone(),
+            several => list_filter(if any { b"$or" } else { b"$and" }, several.iter().map(Vec::as_slice)),
+        };
         // Too long a path, for example.
-        if Filter::parse(&filter).is_ok() { filter.into_bytes() } else { every_document() }
+        if Filter::parse(super::bson::document(&filter)).is_ok() { filter } else { every_document() }
     }
 }
 
-fn condition(filter: &mut Writer, path: &str, wanted: Wanted<'_>) {
+/// The filter that asks for one condition.
+fn condition(path: &str, wanted: Wanted<'_>) -> Vec<u8> {
+    let mut filter = Writer::new(64);
     match wanted {
         Wanted::Value(value) => filter.value(path.as_bytes(), value),
         Wanted::Any => {
@@ -123,6 +117,7 @@ fn condition(filter: &mut Writer, path: &str, wanted: Wanted<'_>) {
             filter.close(exists);
         }
     }
+    filter.finish().into_bytes()
 }
 
 /// The filter that says nothing.

@@ -244,7 +244,7 @@ fn one_of<'v>(path: &str, operator: &[u8], values: impl Iterator<Item = Value<'v
 }
 
 /// The filter with a list of filters.
-fn list_filter<'f>(operator: &[u8], filters: impl Iterator<Item = &'f [u8]>) -> Vec<u8> {
+pub(super) fn list_filter<'f>(operator: &[u8], filters: impl Iterator<Item = &'f [u8]>) -> Vec<u8> {
     let mut all = Writer::new(256);
     let list = all.open_array(operator);
     for (at, filter) in filters.enumerate() {

@@ -93,11 +93,11 @@ pub(super) fn rewind(database: &Database, dir: &Path, at: AsOf) -> Result<(), Fa
         progress.get_or_insert_with(|| Progress::of_entries("rewound", of)).at(done, done);
     });
     let done = done.map_err(|error| error_hints::directory(dir, &error))?;
-    let whither =
+    let up_to =
         format!("of {} collections, to what there was after change {}", done.collections, done.change);
     progress
         .unwrap_or_else(|| Progress::of_entries("rewound", done.documents))
-        .finish(done.documents, &whither);
+        .finish(done.documents, &up_to);
     for note in &done.notes {
         eprintln!("treedb: {note}");
     }

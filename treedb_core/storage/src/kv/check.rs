@@ -152,6 +152,13 @@ impl Check<'_> {
         Ok(tables)
     }
 
+    /// Accounts for a page that is about to be read, in an epoch of its own.
+    fn enter_page(&self, id: PageId) -> Result<EpochGuard<'_>> {
+        let epoch = self.inner.pager.enter_epoch();
+        self.accounting.visit(id)?;
+        Ok(epoch)
+    }
+
     /// Checks a tree without its values.
     fn pages_of(&self, root: &TreeRoot) -> Result<TreeStats> {
         let pager = &self.inner.pager;
@@ -265,8 +272,8 @@ struct Pages<'a> {
 
 impl Visitor for Pages<'_> {
     fn page(&mut self, id: PageId) -> Result<()> {
-        self.epoch = Some(self.check.inner.pager.enter_epoch());
-        self.check.accounting.visit(id)
+        self.epoch = Some(self.check.enter_page(id)?);
+        Ok(())
     }
 
     fn value(&mut self, _: Value<'_>) -> Result<()> {
@@ -332,8 +339,8 @@ impl Entries<'_> {
 
 impl Visitor for Entries<'_> {
     fn page(&mut self, id: PageId) -> Result<()> {
-        self.epoch = Some(self.check.inner.pager.enter_epoch());
-        self.check.accounting.visit(id)
+        self.epoch = Some(self.check.enter_page(id)?);
+        Ok(())
     }
 
     #[inline]

@@ -307,7 +307,7 @@ impl View {
         }
         match self.is_verified(page) {
             true => self.verify(page, u64::MAX),
-            // Whoever reads it next need not do it again.
+            // The next reader of the page need not verify it again.
             false => self.first_access(page),
         }
     }

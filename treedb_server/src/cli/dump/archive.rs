@@ -86,9 +86,8 @@ impl Archive {
         }
         let newest = place.oplog_end(End::Newest)?;
         let mut progress = Progress::of_oplog("archived", None);
-        let nothing = (last == Some(newest)).then(|| format!("of the oplog to {to}: nothing was changed"));
-        if let Some(nothing) = nothing {
-            progress.finish(0, &nothing);
+        if last == Some(newest) {
+            progress.finish(0, &format!("of the oplog to {to}: nothing was changed"));
             place.close()?;
             return Ok(ExitCode::SUCCESS);
         }

@@ -204,9 +204,7 @@ impl DumpRestore<'_> {
         place.close()?;
         Ok(if failures > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
-}
 
-impl DumpRestore<'_> {
     /// The dump's own entries, if they are to be applied.
     fn oplog(&self) -> Result<Option<PathBuf>, Failure> {
         if !self.oplog {
@@ -225,9 +223,7 @@ impl DumpRestore<'_> {
             ))),
         }
     }
-}
 
-impl DumpRestore<'_> {
     /// Checks the dump's own entries against what is to follow them: its collections are of one moment only after the last of them.
     fn check_extent(&self, own: &Path) -> Result<(), Failure> {
         let at = self.until.filter(|until| matches!(until, Until::At(_)));

@@ -1,9 +1,7 @@
 //! `collMod`: changes a collection's validator, hides an index, or changes when documents expire.
 
-use bson::raw::cstr;
-use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, RawBsonRef, RawDocument};
 use treedb_collections::{IndexChoice, IndexModification, Modification};
-use treedb_query::index::ordered::IndexDef;
 use treedb_query::query::ErrorCode;
 
 use super::Result;
@@ -61,7 +59,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let old = request.context.database.modify_collection(namespace.as_str(), changes)?;
     flush_catalog_change(request, durability)?;
     tracing::info!(%namespace, "collection changed");
-    Ok(index.zip(old).map_or_else(RawDocumentBuf::new, |(index, old)| index_reply(&index, &old)))
+    let shown = index.zip(old).map(|(change, old)| old.shown_change(change.hidden, change.expire_after));
+    Ok(shown.unwrap_or_default())
 }
 
 /// What is to change of the buckets of a time series.
@@ -106,20 +105,4 @@ fn index_change(spec: &RawDocument) -> Result<IndexModification> {
         ));
     }
     Ok(IndexModification { index, hidden, expire_after })
-}
-
-/// The old and the new options of an index that was changed.
-fn index_reply(change: &IndexModification, old: &IndexDef) -> RawDocumentBuf {
-    let mut reply = RawDocumentBuf::new();
-    if let Some(seconds) = change.expire_after {
-        if let Some(old) = old.options.expire_after {
-            reply.append(cstr!("expireAfterSeconds_old"), old);
-        }
-        reply.append(cstr!("expireAfterSeconds_new"), seconds);
-    }
-    if let Some(hidden) = change.hidden {
-        reply.append(cstr!("hidden_old"), old.options.hidden);
-        reply.append(cstr!("hidden_new"), hidden);
-    }
-    reply
 }

@@ -379,6 +379,22 @@ impl IndexDef {
         pattern
     }
 
+    /// What `collMod` answers when it has changed these options of this index: as they were and as they are.
+    pub fn shown_change(&self, hidden: Option<bool>, expire_after: Option<i64>) -> RawDocumentBuf {
+        let mut shown = RawDocumentBuf::new();
+        if let Some(seconds) = expire_after {
+            if let Some(old) = self.options.expire_after {
+                shown.append(cstr!("expireAfterSeconds_old"), old);
+            }
+            shown.append(cstr!("expireAfterSeconds_new"), seconds);
+        }
+        if let Some(hidden) = hidden {
+            shown.append(cstr!("hidden_old"), self.options.hidden);
+            shown.append(cstr!("hidden_new"), hidden);
+        }
+        shown
+    }
+
     /// The specification as in `listIndexes`; [`Self::from_spec`] parses it.
     pub fn spec(&self) -> RawDocumentBuf {
         let IndexOptions { kind, sparse, partial, expire_after, hidden, background, collation } =
