@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The container image, built and run without a daemon, and the statically linked executable. Arguments go to pytest.
+# The container image and the Debian package, built and run without a daemon, and the statically linked executable. Arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -53,7 +53,7 @@ SUITES = [
     ("client_go", 8, "scripts/client_tests.sh go", "the Go driver against the real server"),
     ("client_rust", 12, "scripts/client_tests.sh rust", "the MongoDB driver for Rust against the real server"),
     ("client_java", 8, "scripts/client_tests.sh java", "the Java driver against the real server"),
-    ("container", 10, "scripts/container_tests.sh", "the container image, built and run without a daemon; the statically linked executable"),
+    ("container", 10, "scripts/container_tests.sh", "the container image and the Debian package, built and run without a daemon; the statically linked executable"),
     ("frames", 5, "scripts/frame_tests.sh 20000", "malformed frames for both protocols"),
     ("anomalies", 5, "scripts/anomaly_tests.sh 4000", "the history of concurrent transactions is one of snapshot isolation"),
     ("retries", 5, "scripts/kill_rounds.sh --retries 10", "kill -9 of the server under drivers that retry their writes"),
