@@ -21,9 +21,11 @@ pub(super) fn start(request: &Request<'_>) -> Result {
     Ok(rawdoc! { "id": { "id": id }, "timeoutMinutes": SESSION_MINUTES })
 }
 
-/// `endSessions`: open transactions of the sessions are aborted.
+/// `endSessions`: open transactions of the sessions are aborted, and their cursors closed.
 pub(super) fn end(request: &Request<'_>) -> Result {
-    request.context.sessions.end(&own(request)?, &request.context.cursors);
+    let (ended, context) = (own(request)?, request.context);
+    context.sessions.end(&ended, &context.cursors);
+    context.cursors.kill_of_sessions(&ended);
     done()
 }
 
