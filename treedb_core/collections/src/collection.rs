@@ -37,7 +37,9 @@ use crate::request::{
     UpdateRequest, VectorSearchRequest,
 };
 use crate::write::edit::Edit;
-use crate::write::statement::{self, DeleteStatement, FindAndModifyStatement, UpdateStatement, id_of, parse};
+use crate::write::statement::{
+    self, DeleteStatement, FindAndModifyStatement, ParsedQuery, UpdateStatement, id_of, parse,
+};
 
 /// A collection of documents, by name. Cheap to clone; may be used from any number of threads.
 ///
@@ -401,6 +403,50 @@ impl Collection {
         let view = View { reads: &reads, meta: &meta };
         let wanted = if counting { Wanted::Count } else { Wanted::Documents };
         explain::explain_query(&view, &view.context(), self.namespace.as_str(), &query, wanted, execute)
+    }
+
+    /// The document that `explain` returns for an update: the plan that finds the documents and, with `execute`, how many of them it would
+    /// change (`nWouldModify`), and whether it would insert one (`nWouldUpsert`). Nothing is changed.
+    ///
+    /// # Errors
+    /// Those of [`Collection::update`].
+    pub fn explain_update(&self, request: UpdateRequest, execute: bool) -> Result<RawDocumentBuf> {
+        self.explain_write(UpdateStatement::parse(request)?.explained(), execute)
+    }
+
+    /// The same for a deletion: `nWouldDelete`.
+    ///
+    /// # Errors
+    /// Those of [`Collection::delete`].
+    pub fn explain_delete(&self, request: DeleteRequest, execute: bool) -> Result<RawDocumentBuf> {
+        self.explain_write(DeleteStatement::parse(request)?.explained(), execute)
+    }
+
+    /// The same for [`Collection::find_and_modify`].
+    ///
+    /// # Errors
+    /// Those of [`Collection::find_and_modify`].
+    pub fn explain_find_and_modify(
+        &self,
+        request: FindAndModifyRequest,
+        execute: bool,
+    ) -> Result<RawDocumentBuf> {
+        self.explain_write(FindAndModifyStatement::parse(request)?.explained(), execute)
+    }
+
+    fn explain_write(
+        &self,
+        (query, limit, write): (&ParsedQuery, u64, explain::Write<'_>),
+        execute: bool,
+    ) -> Result<RawDocumentBuf> {
+        let namespace = self.namespace.as_str();
+        let Some((reads, meta)) = self.snapshot()? else {
+            let query = query.for_collection(&Collation::Simple)?;
+            return Ok(explain::explain_write_of_nothing(namespace, &query, write, execute));
+        };
+        let query = query.for_collection(&meta.collation)?;
+        let view = View { reads: &reads, meta: &meta };
+        explain::explain_write(&view, &view.context(), namespace, &query, limit, write, execute)
     }
 
     /// The document that `explain` returns for the distinct values of the field at `path`.

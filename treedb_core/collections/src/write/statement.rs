@@ -9,6 +9,7 @@ use bson::{Bson, RawDocument};
 use treedb_query::access::Sink;
 use treedb_query::doc::{Collation, Origin};
 use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::query::explain::Write;
 use treedb_query::query::expr::Variables;
 use treedb_query::query::{self, Filter, Projection, Query, Update};
 
@@ -80,6 +81,12 @@ impl UpdateStatement {
         Ok(UpdateStatement { query, update, multi: request.multi, upsert: request.upsert, sorted })
     }
 
+    /// What is explained: how the documents are found, how many at most, and what becomes of them.
+    pub(crate) fn explained(&self) -> (&ParsedQuery, u64, Write<'_>) {
+        let write = Write::Update { update: &self.update, upsert: self.upsert };
+        (&self.query, u64::from(!self.multi), write)
+    }
+
     pub(crate) fn run(&self, sink: &mut dyn Sink) -> Result<UpdateOutcome> {
         let own = collation_of(sink)?;
         let query = &*self.query.for_collection(&own)?;
@@ -109,6 +116,11 @@ impl DeleteStatement {
         query.hint = request.hint;
         let query = ParsedQuery::new(query, collation)?;
         Ok(DeleteStatement { query, limit: request.limit })
+    }
+
+    /// As [`UpdateStatement::explained`].
+    pub(crate) fn explained(&self) -> (&ParsedQuery, u64, Write<'_>) {
+        (&self.query, self.limit, Write::Delete)
     }
 
     pub(crate) fn run(&self, sink: &mut dyn Sink) -> Result<u64> {
@@ -146,6 +158,15 @@ impl FindAndModifyStatement {
         let update =
             update.map(|update| Update::read_with(&update, &array_filters, &variables)).transpose()?;
         Ok(FindAndModifyStatement { query, projection, update, upsert, after })
+    }
+
+    /// As [`UpdateStatement::explained`].
+    pub(crate) fn explained(&self) -> (&ParsedQuery, u64, Write<'_>) {
+        let write = match &self.update {
+            Some(update) => Write::Update { update, upsert: self.upsert },
+            None => Write::Delete,
+        };
+        (&self.query, 1, write)
     }
 
     /// True if it may insert, so that the collection must exist.
@@ -239,7 +260,7 @@ impl ParsedQuery {
     }
 
     /// The query over a collection with this default collation.
-    fn for_collection(&self, own: &Collation) -> Result<Cow<'_, Query>> {
+    pub(crate) fn for_collection(&self, own: &Collation) -> Result<Cow<'_, Query>> {
         Ok(match self.named || own.is_simple() {
             true => Cow::Borrowed(&self.query),
             false => Cow::Owned(self.query.clone().collated(own)?),

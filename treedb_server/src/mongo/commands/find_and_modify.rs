@@ -3,6 +3,7 @@
 use bson::raw::cstr;
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 use treedb_collections::{FindAndModifyRequest, FindRequest};
+use treedb_query::doc::Origin;
 use treedb_query::query::ErrorCode;
 
 use super::Result;
@@ -10,6 +11,7 @@ use super::find::hint;
 use super::request::Request;
 use super::update::changes;
 use super::writes::{Options, origin};
+use crate::mongo::args::Arg;
 use crate::mongo::error::CommandError;
 use crate::mongo::sessions::CommandScope;
 use crate::mongo::write_target::WriteTarget;
@@ -17,11 +19,30 @@ use crate::mongo::write_target::WriteTarget;
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
     let mut options = Options::new();
+    let modify = parse(request.args(), origin(request)?, &mut options)?;
+    let collection = options.acknowledge(collection);
+    match request.scope {
+        CommandScope::Standalone => execute(&mut WriteTarget::Collection(&collection), modify),
+        CommandScope::Transaction(open) => {
+            execute(&mut WriteTarget::Transaction(&mut open.borrow_mut().txn, &collection), modify)
+        }
+        CommandScope::Retryable(retries) => {
+            let durability = options.promised(request);
+            retries.borrow_mut().once(durability, &collection, &mut |target| execute(target, modify.clone()))
+        }
+    }
+}
+
+/// Reads the arguments; those of how it is acknowledged into `options`.
+pub(super) fn parse<'a>(
+    arguments: impl Iterator<Item = std::result::Result<Arg<'a>, CommandError>>,
+    origin: Origin,
+    options: &mut Options,
+) -> std::result::Result<FindAndModifyRequest, CommandError> {
     let mut find = FindRequest::default();
     let (mut remove, mut update, mut after, mut upsert) = (false, None, false, false);
     let mut array_filters = Vec::new();
-    let origin = origin(request)?;
-    for arg in request.args() {
+    for arg in arguments {
         let arg = arg?;
         match arg.name {
             "query" => find.filter = arg.some_document()?,
@@ -53,18 +74,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     if let Some(message) = contradiction {
         return Err(CommandError::new(ErrorCode::FailedToParse, message));
     }
-    let collection = options.acknowledge(collection);
-    let modify = FindAndModifyRequest { find, update, array_filters, upsert, after };
-    match request.scope {
-        CommandScope::Standalone => execute(&mut WriteTarget::Collection(&collection), modify),
-        CommandScope::Transaction(open) => {
-            execute(&mut WriteTarget::Transaction(&mut open.borrow_mut().txn, &collection), modify)
-        }
-        CommandScope::Retryable(retries) => {
-            let durability = options.promised(request);
-            retries.borrow_mut().once(durability, &collection, &mut |target| execute(target, modify.clone()))
-        }
-    }
+    Ok(FindAndModifyRequest { find, update, array_filters, upsert, after })
 }
 
 /// Executes the request and builds the reply.

@@ -51,6 +51,20 @@ pub enum Write<'u> {
     Delete,
 }
 
+impl Write<'_> {
+    /// Adds what it would do to its stage.
+    fn append_counts(&self, stage: &mut RawDocumentBuf, matched: u64, changed: u64) {
+        match self {
+            Write::Update { upsert, .. } => {
+                stage.append(cstr!("nMatched"), number(matched));
+                stage.append(cstr!("nWouldModify"), number(changed));
+                stage.append(cstr!("nWouldUpsert"), number(u64::from(*upsert && matched == 0)));
+            }
+            Write::Delete => stage.append(cstr!("nWouldDelete"), number(matched)),
+        }
+    }
+}
+
 /// What `explain` shows of a find, or of a count: the plan that was chosen and the others and, with `execute`, what
 /// carrying it out took.
 ///
@@ -158,18 +172,33 @@ pub fn explain_write(
             return Err(error);
         }
         let mut stages = stages(source, &query, &plan, wanted);
-        match write {
-            Write::Update { upsert, .. } => {
-                stages.append(cstr!("nMatched"), number(matched));
-                stages.append(cstr!("nWouldModify"), number(changed));
-                stages.append(cstr!("nWouldUpsert"), number(u64::from(upsert && matched == 0)));
-            }
-            Write::Delete => stages.append(cstr!("nWouldDelete"), number(matched)),
-        }
+        write.append_counts(&mut stages, matched, changed);
         let counters = Counters { returned: 0, ..execution.counters() };
         shown.append(cstr!("executionStats"), execution_stats(counters, started.elapsed(), stages));
     }
     Ok(shown)
+}
+
+/// The same if the collection does not exist.
+pub fn explain_write_of_nothing(
+    namespace: &str,
+    query: &Query,
+    write: Write<'_>,
+    execute: bool,
+) -> RawDocumentBuf {
+    let name = match write {
+        Write::Update { .. } => "UPDATE",
+        Write::Delete => "DELETE",
+    };
+    let stages = || over(rawdoc! { "stage": name }, rawdoc! { "stage": "EOF" });
+    let planner = planner(namespace, query, stages(), RawArrayBuf::new());
+    let mut shown = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
+    if execute {
+        let mut stages = stages();
+        write.append_counts(&mut stages, 0, 0);
+        shown.append(cstr!("executionStats"), execution_stats(Counters::default(), Duration::ZERO, stages));
+    }
+    shown
 }
 
 /// The `queryPlanner` of a query: the plan that was chosen and the others.
