@@ -1,4 +1,7 @@
 """Options of reads and writes: `let`, computed projections, natural order, bounds of keys, and others."""
+import os
+
+import pytest
 from bson import DBRef
 
 from failures import code
@@ -169,3 +172,33 @@ def test_patterns_look_around_and_refer_back_within_a_number_of_steps(db):
     assert code(lambda: list(db.a.find({"s": {"$not": {"$regex": endless}}}))) == 51156
     assert code(lambda: list(db.a.aggregate([{"$project": {"m": {"$regexMatch": {"input": "$s", "regex": endless}}}}]))) == 51156
     assert code(lambda: ids("(?<=a")) == 51091
+
+
+def cpu_seconds(server):
+    """Of the server's process, user and system."""
+    fields = open(f"/proc/{server.process.pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("shape", [
+    lambda n: {"$and": [{"a": 1}] * n},
+    lambda n: {"$and": [{"a": {"$ne": i}} for i in range(n)]},
+    lambda n: {"$or": [{"b": i} for i in range(n)]},
+    lambda n: {"$or": [{"$and": [{"a": 1}, {"b": i}]} for i in range(n)]},
+    lambda n: {"$and": [{"$or": [{"a": 1}, {"b": i}]} for i in range(n)]},
+], ids=["one key", "many values", "or", "or of and", "and of or"])
+def test_filters_of_thousands_of_conditions_are_planned_in_linear_time(server, db, shape):
+    db.many.insert_many([{"_id": i, "a": i % 7, "b": i} for i in range(200)])
+    for keys in ("a", "b", [("a", 1), ("b", 1)]):
+        db.many.create_index(keys)
+
+    def least(n, rounds=3):
+        took = []
+        for _ in range(rounds):
+            before = cpu_seconds(server)
+            list(db.many.find(shape(n)).limit(5))
+            took.append(cpu_seconds(server) - before)
+        return min(took)
+
+    # Four times as many conditions: 4 times the work, and 16 times if it were quadratic. What takes no time at all is not measured.
+    assert least(12_000) < 9 * max(least(3_000), 0.03)

@@ -17,6 +17,8 @@ const MAX_PARTS: usize = 64;
 /// The maximum number of branches of all `$or`s of a query that are planned. Each is planned together with all other conditions, of which
 /// there may be thousands.
 const MAX_PARTS_OF_ALL: usize = 2 * MAX_PARTS;
+/// The maximum number of conditions, of all of these branches together, from the second `$or` on.
+const MAX_CONDITIONS: usize = 1 << 16;
 /// The maximum number of indexes that are intersected.
 const MAX_INTERSECTED: usize = 3;
 /// A plan with a cost below this, in row fetches, is good enough.
@@ -64,10 +66,13 @@ fn bitmap_of(candidate: Candidate) -> Option<BitmapScan> {
 fn union(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Option<(BitmapScan, f64)> {
     let mut best: Option<(BitmapScan, f64)> = None;
     let mut left = MAX_PARTS_OF_ALL;
+    let affordable = MAX_CONDITIONS / conditions.len().max(1);
     let mut unordered = None;
     for (at, condition) in conditions.iter().enumerate() {
         let Node::Or(parts) = condition else { continue };
-        if parts.len() > MAX_PARTS.min(left) {
+        let planned = MAX_PARTS_OF_ALL - left;
+        let is_costly = planned > 0 && planned + parts.len() > affordable;
+        if parts.len() > MAX_PARTS.min(left) || is_costly {
             continue;
         }
         left -= parts.len();
