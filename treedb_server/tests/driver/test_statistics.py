@@ -46,6 +46,29 @@ def test_database_sizes_are_the_sum_of_its_collections(db, films):
     assert db.client["nothing-here"].command("dbStats")["objects"] == 0
 
 
+def test_sizes_are_divided_by_the_scale_as_in_mongodb(db, films):
+    whole = db.command("dbStats")
+    stats = db.command("dbStats", scale=1000)
+    for size in ("dataSize", "storageSize", "indexSize", "totalSize", "fsTotalSize"):
+        assert isinstance(stats[size], float) and stats[size] == whole[size] / 1000
+    assert (stats["scaleFactor"], stats["avgObjSize"]) == (1000, whole["avgObjSize"])
+    whole, stats = (db.command("collStats", "films", scale=scale) for scale in (1, 1000))
+    for size in ("size", "storageSize", "freeStorageSize", "totalIndexSize", "totalSize"):
+        assert isinstance(stats[size], int) and stats[size] == whole[size] // 1000
+    assert (stats["scaleFactor"], stats["avgObjSize"]) == (1000, whole["avgObjSize"])
+    assert not isinstance(stats["scaleFactor"], float)
+
+
+def test_free_storage_is_shown_if_it_is_asked_for(db, films):
+    free = {"freeStorageSize", "indexFreeStorageSize", "totalFreeStorageSize"}
+    assert not free & set(db.command("dbStats")) and not free & set(db.command("dbStats", freeStorage=0))
+    stats = db.command("dbStats", freeStorage=1, scale=1024)
+    assert {name: stats[name] for name in free} == dict.fromkeys(free, 0.0)
+    assert db.command("collStats", "films")["freeStorageSize"] == db.command("collStats", "none")["freeStorageSize"] == 0
+    found, = films.aggregate([{"$collStats": {"storageStats": {}}}])
+    assert found["storageStats"]["freeStorageSize"] == 0
+
+
 def test_views_have_no_size_and_are_counted_beside_collections(client, db, films):
     alone = db.command("dbStats")
     db.create_collection("late", viewOn="films", pipeline=[{"$match": {"year": {"$gt": 1991}}}])

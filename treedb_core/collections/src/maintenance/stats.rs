@@ -205,6 +205,8 @@ impl CollectionStats {
         let mut more = rawdoc! {
             "numOrphanDocs": 0,
             "storageSize": size(self.storage_bytes),
+            // Free pages belong to no collection.
+            "freeStorageSize": 0_i64,
             "capped": self.capped.is_some(),
         };
         if let Some(CappedLimits { size: bytes, max }) = self.capped {
@@ -217,7 +219,7 @@ impl CollectionStats {
             "totalIndexSize": size(self.index_bytes()),
             "totalSize": size(self.storage_bytes + self.index_bytes()),
             "indexSizes": index_sizes,
-            "scaleFactor": scale,
+            "scaleFactor": scale as i64,
             "sizeIsEstimated": self.estimated,
         };
         for field in more.iter().chain(&rest) {

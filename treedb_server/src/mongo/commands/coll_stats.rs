@@ -36,8 +36,8 @@ pub(super) fn reply(namespace: &str, stats: Option<&CollectionStats>, scale_fact
         Some(stats) => stats.storage_document(scale_factor)?,
         // As MongoDB answers.
         None => rawdoc! {
-            "size": 0, "count": 0, "numOrphanDocs": 0, "storageSize": 0, "totalSize": 0, "nindexes": 0,
-            "totalIndexSize": 0, "indexDetails": {}, "indexSizes": {}, "scaleFactor": scale_factor,
+            "size": 0, "count": 0, "numOrphanDocs": 0, "storageSize": 0, "freeStorageSize": 0, "totalSize": 0, "nindexes": 0,
+            "totalIndexSize": 0, "indexDetails": {}, "indexSizes": {}, "scaleFactor": scale_factor as i64,
         },
     };
     for field in &stats {

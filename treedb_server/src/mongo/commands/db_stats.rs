@@ -1,5 +1,6 @@
 //! `dbStats`: sizes of all collections of a database together.
 
+use bson::raw::cstr;
 use bson::rawdoc;
 
 use super::Result;
@@ -7,15 +8,12 @@ use super::coll_stats::scale;
 use super::request::Request;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let mut divisor = 1.0;
+    let (mut divisor, mut shows_free) = (1.0, false);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
             "scale" => divisor = scale(&arg)?,
-            // The free pages are in one file with those of all databases.
-            "freeStorage" => {
-                arg.integer()?;
-            }
+            "freeStorage" => shows_free = arg.integer()? != 0,
             _ => arg.ignored_or_unknown()?,
         }
     }
@@ -45,7 +43,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         let blocks = |count: u64| count.saturating_mul(disk.f_frsize);
         (blocks(disk.f_blocks), blocks(disk.f_blocks.saturating_sub(disk.f_bfree)))
     });
-    Ok(rawdoc! {
+    let mut reply = rawdoc! {
         "db": request.database,
         "collections": collections,
         "views": views,
@@ -53,12 +51,28 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         "avgObjSize": average,
         "dataSize": size(data),
         "storageSize": size(storage),
-        "indexes": i64::try_from(indexes).unwrap_or(i64::MAX),
-        "indexSize": size(index_bytes),
-        "totalSize": size(storage + index_bytes),
-        "scaleFactor": divisor,
+    };
+    // All databases have their free pages in one file: none of them is of this one.
+    if shows_free {
+        reply.append(cstr!("freeStorageSize"), 0.0);
+    }
+    reply.append(cstr!("indexes"), i64::try_from(indexes).unwrap_or(i64::MAX));
+    reply.append(cstr!("indexSize"), size(index_bytes));
+    if shows_free {
+        reply.append(cstr!("indexFreeStorageSize"), 0.0);
+    }
+    reply.append(cstr!("totalSize"), size(storage + index_bytes));
+    if shows_free {
+        reply.append(cstr!("totalFreeStorageSize"), 0.0);
+    }
+    for field in &rawdoc! {
+        "scaleFactor": divisor as i64,
         "fsUsedSize": size(used),
         "fsTotalSize": size(total),
         "sizeIsEstimated": estimated,
-    })
+    } {
+        let (name, value) = field?;
+        reply.append(name, value);
+    }
+    Ok(reply)
 }
