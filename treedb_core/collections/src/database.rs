@@ -394,7 +394,7 @@ impl Database {
         durability: Option<Durability>,
         work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        match self.try_edit(namespace, create, durability, work)? {
+        match self.try_edit(namespace, create.then(Document::new).as_ref(), durability, work)? {
             Edited::Done(done) => Ok(done),
             Edited::Blocked(_) => Err(conflict(namespace)),
         }
@@ -406,6 +406,17 @@ impl Database {
         &self,
         namespace: &Namespace,
         create: bool,
+        durability: Option<Durability>,
+        work: impl FnMut(&mut Edit<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.edit_or_create(namespace, create.then(Document::new).as_ref(), durability, work)
+    }
+
+    /// The same, of a collection that is created with these options if there is none.
+    pub(crate) fn edit_or_create<T>(
+        &self,
+        namespace: &Namespace,
+        create: Option<&Document>,
         durability: Option<Durability>,
         mut work: impl FnMut(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
@@ -421,7 +432,7 @@ impl Database {
     fn try_edit<T>(
         &self,
         namespace: &Namespace,
-        create: bool,
+        create: Option<&Document>,
         durability: Option<Durability>,
         work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Edited<T>> {
@@ -429,14 +440,17 @@ impl Database {
         let mut txn = self.inner.store.begin_write()?;
         let found = catalog.find(&txn, namespace)?;
         let created = found.is_none();
-        let meta = match found {
-            Some(meta) => meta,
-            None if create => Arc::new(catalog.create(&mut txn, namespace, Document::new())?),
-            None => return Ok(Edited::Done(None)),
+        let meta = match (found, create) {
+            (Some(meta), _) => meta,
+            (None, Some(options)) => Arc::new(catalog.create(&mut txn, namespace, options.clone())?),
+            (None, None) => return Ok(Edited::Done(None)),
         };
         let mut edit = self.edit_in(&mut txn, meta.clone())?;
         if created {
             edit.record_creation();
+            for def in &indexes_of_series(&meta.options)? {
+                index_build::add_ready(&mut edit, def)?;
+            }
         }
         let recorded = edit.recorder.is_some();
         let done = work(&mut edit);

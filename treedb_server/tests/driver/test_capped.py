@@ -199,10 +199,28 @@ def test_a_time_series_wants_the_date_of_each_document(db):
         ({}, 40414), ({"timeField": 5}, 14), ({"timeField": "_id"}, 72), ({"timeField": "t", "metaField": "t"}, 72),
         ({"timeField": "t", "granularity": "years"}, 2), ({"timeField": "t", "no": 1}, 40415),
         ({"timeField": "t", "bucketMaxSpanSeconds": 60}, 72),
+        ({"timeField": "t", "granularity": "minutes", "bucketMaxSpanSeconds": 3600}, 72),
+        ({"timeField": "t", "granularity": "minutes", "bucketRoundingSeconds": 60}, 72),
     ]:
         assert code(db.command, {"create": "x", "timeseries": options}) == expected, options
     db.create_collection("y", timeseries={"timeField": "t", "bucketMaxSpanSeconds": 60, "bucketRoundingSeconds": 60})
     assert db.y.options()["timeseries"]["bucketMaxSpanSeconds"] == 60
+
+
+@pytest.mark.parametrize("granularity, span, rounding", [("seconds", 3600, 60), ("minutes", 86_400, 3600), ("hours", 2_592_000, 86_400)])
+def test_a_granularity_may_be_told_with_the_seconds_that_it_means(client, db, granularity, span, rounding):
+    listed = {"timeField": "t", "granularity": granularity, "bucketMaxSpanSeconds": span}
+    for name, given in [("a", listed), ("b", {**listed, "bucketRoundingSeconds": rounding})]:
+        db.create_collection(name, timeseries=given)
+        assert db[name].options()["timeseries"] == listed
+        db.command("collMod", name, timeseries={"granularity": granularity, "bucketMaxSpanSeconds": span})
+        db.command("collMod", name, timeseries={"bucketMaxSpanSeconds": span, "bucketRoundingSeconds": rounding})
+        assert db[name].options()["timeseries"] == listed
+    # What is listed, and what the oplog has, creates the same collection.
+    db.create_collection("again", **db.a.options())
+    client.admin.command("applyOps", [{"op": "c", "ns": f"{db.name}.$cmd", "o": {"create": "applied", "timeseries": listed}}])
+    assert db.again.options() == db.applied.options() == db.a.options()
+    assert code(db.command, "collMod", "a", timeseries={"granularity": granularity, "bucketMaxSpanSeconds": span + 1}) == 72
 
 
 def test_when_the_documents_of_a_time_series_expire_is_changed(db):

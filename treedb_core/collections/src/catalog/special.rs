@@ -210,6 +210,60 @@ fn number(number: i64) -> Bson {
     i32::try_from(number).map_or(Bson::Int64(number), Bson::Int32)
 }
 
+/// The span of the buckets of a granularity, and to what their beginnings are rounded down, in seconds.
+fn granularity_seconds(granularity: &str) -> Option<(i32, i32)> {
+    match granularity {
+        "seconds" => Some((3600, 60)),
+        "minutes" => Some((86_400, 3600)),
+        "hours" => Some((2_592_000, 86_400)),
+        _ => None,
+    }
+}
+
+/// Refuses `$out` with the options `given` of a time series, unless the collection is one that has them, or there is none. `present` are the
+/// options of the collection.
+///
+/// # Errors
+/// Those of options that no time series can have; `7268700` for another collection, and `7406103` for a time series that differs.
+pub(crate) fn check_series(present: Option<&Document>, given: &Document) -> Result<()> {
+    let none = Document::new();
+    let series = present.map(|options| options.get_document("timeseries").ok());
+    let is_same = is_same_series(series.flatten().unwrap_or(&none), given)?;
+    match series {
+        Some(None) => Err(QueryError::new(
+            ErrorCode::Location7268700,
+            "Cannot create a time-series collection from a non time-series collection or view.",
+        )),
+        Some(Some(series)) if !is_same => Err(QueryError::new(
+            ErrorCode::Location7406103,
+            format!(
+                "Time-series options inputted must match the existing time-series collection. Received: {given} Found: {series}"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the options `given` of a time series mean one that has the options `present`, which are complete.
+///
+/// # Errors
+/// Those of options that no time series can have.
+fn is_same_series(present: &Document, given: &Document) -> Result<bool> {
+    let mut options = bson::doc! { "timeseries": given.clone() };
+    complete_series(&mut options)?;
+    let parts = |series: &Document| -> Result<_> {
+        let text = |name: &str| series.get_str(name).ok().map(str::to_owned);
+        let (granularity, span) = (text("granularity"), integer(series, "bucketMaxSpanSeconds")?);
+        let rounding = match granularity.as_deref().and_then(granularity_seconds) {
+            Some((_, rounding)) => Some(i64::from(rounding)),
+            None => integer(series, "bucketRoundingSeconds")?,
+        };
+        Ok((text("timeField"), text("metaField"), granularity, span, rounding))
+    };
+    let given = options.get_document("timeseries").cloned().unwrap_or_default();
+    Ok(parts(&given)? == parts(present)?)
+}
+
 fn complete_series(options: &mut Document) -> Result<()> {
     let Some(series) = options.get("timeseries") else { return Ok(()) };
     let Some(series) = series.as_document() else {
@@ -247,6 +301,11 @@ fn complete_series(options: &mut Document) -> Result<()> {
     };
     let meta = text("metaField")?;
     for field in meta.iter().chain([&time]) {
+        if field.contains('\0') {
+            return Err(QueryError::bad_value(
+                "the fields of a time series cannot have null bytes in their names",
+            ));
+        }
         if field == "_id" || field.is_empty() || field.contains('.') || field.starts_with('$') {
             return Err(invalid(format!("'{field}' cannot be the field of a time series")));
         }
@@ -257,28 +316,32 @@ fn complete_series(options: &mut Document) -> Result<()> {
     let granularity = text("granularity")?;
     let (span, rounding) =
         (integer(&series, "bucketMaxSpanSeconds")?, integer(&series, "bucketRoundingSeconds")?);
-    if span != rounding || span.is_some_and(|span| !(1..=31_536_000).contains(&span)) {
-        return Err(invalid(
-            "'bucketMaxSpanSeconds' and 'bucketRoundingSeconds' must both be given, with the same value of 1 to 31536000",
-        ));
-    }
-    if span.is_some() && granularity.is_some() {
-        return Err(invalid("'bucketMaxSpanSeconds' is not allowed with 'granularity'"));
-    }
-    if span.is_none() {
+    if granularity.is_none() && (span.is_some() || rounding.is_some()) {
+        if span != rounding || span.is_some_and(|span| !(1..=31_536_000).contains(&span)) {
+            return Err(invalid(
+                "'bucketMaxSpanSeconds' and 'bucketRoundingSeconds' must both be given, with the same value of 1 to 31536000",
+            ));
+        }
+    } else {
         let granularity = granularity.unwrap_or_else(|| "seconds".to_owned());
-        let default_span = match granularity.as_str() {
-            "seconds" => 3600,
-            "minutes" => 86_400,
-            "hours" => 2_592_000,
-            other => {
-                return Err(QueryError::bad_value(format!(
-                    "Enumeration value '{other}' for field 'create.timeseries.granularity' is not a valid value."
+        let Some((its_span, its_rounding)) = granularity_seconds(&granularity) else {
+            return Err(QueryError::bad_value(format!(
+                "Enumeration value '{granularity}' for field 'create.timeseries.granularity' is not a valid value."
+            )));
+        };
+        // What is listed, and in an oplog, has both. As in MongoDB, they may not contradict each other.
+        for (name, given, its) in
+            [("bucketMaxSpanSeconds", span, its_span), ("bucketRoundingSeconds", rounding, its_rounding)]
+        {
+            if given.is_some_and(|given| given != i64::from(its)) {
+                return Err(invalid(format!(
+                    "Timeseries '{name}' is not configurable to a value other than the default of {its} for the provided granularity"
                 )));
             }
-        };
+        }
+        series.remove("bucketRoundingSeconds");
         series.insert("granularity", granularity);
-        series.insert("bucketMaxSpanSeconds", default_span);
+        series.insert("bucketMaxSpanSeconds", its_span);
     }
     options.insert("timeseries", series);
     Ok(())
@@ -295,6 +358,16 @@ pub(crate) fn change_span(options: &Document, changes: &Document) -> Result<Docu
     let mut changed = series.clone();
     for name in ["granularity", "bucketMaxSpanSeconds", "bucketRoundingSeconds"] {
         changed.remove(name);
+    }
+    // What the granularity means, told in seconds, is no change.
+    let (span, rounding) =
+        (integer(changes, "bucketMaxSpanSeconds")?, integer(changes, "bucketRoundingSeconds")?);
+    if !changes.contains_key("granularity")
+        && let Some((its_span, its_rounding)) =
+            series.get_str("granularity").ok().and_then(granularity_seconds)
+        && (span, rounding) == (Some(i64::from(its_span)), Some(i64::from(its_rounding)))
+    {
+        return Ok(options.clone());
     }
     changed.extend(changes.clone());
     let mut options = options.clone();

@@ -251,12 +251,6 @@ impl Rewind<'_> {
         if self.since.has_other_limits(target.id) {
             LIMITS.iter().for_each(|name| drop(options.remove(*name)));
         }
-        if let Ok(series) = options.get_document_mut("timeseries")
-            && series.contains_key("granularity")
-        {
-            // It follows from the granularity, and cannot be given with it.
-            series.remove("bucketMaxSpanSeconds");
-        }
         if target.meta.vector_tables().next().is_some() {
             self.done.notes.push(format!("{} was made again: create its vector indexes again", target.name));
         }

@@ -484,7 +484,7 @@ impl treedb_query::aggregate::Collections for NoCollections {
         Ok(true)
     }
 
-    fn write(&self, namespace: &str, _: &mut WriteBody<'_>) -> Result<()> {
+    fn write(&self, namespace: &str, _: Option<&RawDocument>, _: &mut WriteBody<'_>) -> Result<()> {
         Err(QueryError::new(
             ErrorCode::IllegalOperation,
             format!("a change stream cannot write to {namespace}"),

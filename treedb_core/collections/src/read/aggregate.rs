@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{Document, RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use treedb_query::access::{Flow, IndexInfo, Source};
 use treedb_query::aggregate::{
     BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, EqualityLookup, Pipeline,
-    TempFile, VecStream, Visitor, WriteBody,
+    Target, TempFile, VecStream, Visitor, WriteBody,
 };
 use treedb_query::doc::{Collation, Doc, Fields, Path, Value, validate_with};
 use treedb_query::error::{ErrorCode, QueryError, Result};
@@ -27,6 +27,7 @@ use treedb_storage::{Durability, ReadTxn, SharedReadTxn};
 use crate::catalog::meta::{IndexMeta, Meta};
 use crate::catalog::namespace::Namespace;
 use crate::catalog::search_index::SearchIndex;
+use crate::catalog::special::check_series;
 use crate::catalog::view_def::{MAX_DEPTH, ResolvedView};
 use crate::catalog::views::too_deep;
 use crate::changes::{AsOf, AsOfOverlay, by_time, is_oplog};
@@ -554,12 +555,23 @@ impl Collections for SnapshotCollections {
         Ok(!self.choose(&seen, query)?.sort_in_memory)
     }
 
-    fn check_target(&self, namespace: &str, replaces: bool) -> Result<()> {
+    fn check_target(&self, namespace: &str, target: Target<'_>) -> Result<()> {
+        let (replaces, series) = match target {
+            Target::Merged => (false, None),
+            Target::Replaced(series) => (true, series.map(Document::try_from).transpose()?),
+        };
         // What is written is written now, whatever moment is read. A view is an error here.
         let Some(seen) = self.present(namespace)? else {
+            if let Some(series) = &series {
+                check_series(None, series)?;
+            }
             return self.db.inner.catalog.check_free(&*locked(&self.reads), &Namespace::parse(namespace)?);
         };
-        let Some(special) = seen.unchanged().map(|meta| &meta.special) else { return Ok(()) };
+        let Some(meta) = seen.unchanged() else { return Ok(()) };
+        if let Some(series) = &series {
+            check_series(Some(&meta.options), series)?;
+        }
+        let special = &meta.special;
         if replaces && special.capped.is_some() {
             return Err(QueryError::new(
                 ErrorCode::Location17152,
@@ -577,13 +589,20 @@ impl Collections for SnapshotCollections {
         Ok(())
     }
 
-    fn write(&self, namespace: &str, body: &mut WriteBody<'_>) -> Result<()> {
+    fn write(&self, namespace: &str, series: Option<&RawDocument>, body: &mut WriteBody<'_>) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
+        let series = series.map(Document::try_from).transpose()?;
         let work = |edit: &mut Edit<'_>| {
+            // It may have been created while the pipeline ran.
+            if let Some(series) = &series {
+                check_series(Some(&edit.meta.options), series)?;
+            }
             edit.validates = self.validates;
             body(edit)
         };
-        self.db.edit_documents(&namespace, true, self.durability, work).map(drop)
+        let options =
+            series.as_ref().map_or_else(Document::new, |series| bson::doc! { "timeseries": series.clone() });
+        self.db.edit_or_create(&namespace, Some(&options), self.durability, work).map(drop)
     }
 
     fn document_count(&self, namespace: &str) -> Result<u64> {

@@ -16,6 +16,15 @@ use super::stream::BoxedStream;
 /// The writes of one transaction on a collection.
 pub type WriteBody<'a> = dyn FnMut(&mut dyn Sink) -> Result<()> + 'a;
 
+/// What a stage that writes makes of its collection.
+#[derive(Debug, Clone, Copy)]
+pub enum Target<'a> {
+    /// `$merge` changes some of its documents.
+    Merged,
+    /// `$out` replaces all of its documents. With options of a time series it must be one that has them, or not exist.
+    Replaced(Option<&'a RawDocument>),
+}
+
 /// Looks documents up by the value of one field, through an index.
 pub trait EqualityLookup: Send {
     /// Calls `visit` with each document in which a value of the field equals `value`. If `fields` is given, the
@@ -110,20 +119,21 @@ pub trait Collections: Send + Sync {
     /// Those of the planner.
     fn provides_order(&self, namespace: &str, query: &Query) -> Result<bool>;
 
-    /// Refuses a collection that `$out` (`replaces`) or `$merge` cannot write.
+    /// Refuses a collection that `$out` or `$merge` cannot write.
     ///
     /// # Errors
     /// MongoDB's code for why.
-    fn check_target(&self, namespace: &str, replaces: bool) -> Result<()> {
-        let _ = (namespace, replaces);
+    fn check_target(&self, namespace: &str, target: Target<'_>) -> Result<()> {
+        let _ = (namespace, target);
         Ok(())
     }
 
-    /// Runs `body` on the collection in one transaction. The collection is created if it does not exist.
+    /// Runs `body` on the collection in one transaction. The collection is created if it does not exist: as the time series with the
+    /// options `series`, if there are some.
     ///
     /// # Errors
-    /// Those of `body`; nothing is changed then.
-    fn write(&self, namespace: &str, body: &mut WriteBody<'_>) -> Result<()>;
+    /// Those of `body`, and of [`Self::check_target`]; nothing is changed then.
+    fn write(&self, namespace: &str, series: Option<&RawDocument>, body: &mut WriteBody<'_>) -> Result<()>;
 
     /// How many documents there are: the `count` of `$collStats`.
     ///

@@ -49,7 +49,7 @@ mod stream;
 mod threads;
 
 pub use crate::access::TempFile;
-pub use collections::{Collections, EqualityLookup, WriteBody};
+pub use collections::{Collections, EqualityLookup, Target, WriteBody};
 pub use context::Context;
 pub use divided::{DividedPipeline, PipelinePart};
 pub use parser::{MAX_STAGES, check_stage_exists};

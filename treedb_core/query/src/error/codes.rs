@@ -867,6 +867,8 @@ codes! {
             Location16990 = 16990, FailedToParse, "the operand is neither a string nor a document";
             Location17152 = 17152, BadValue, "the collection is capped";
             Location31321 = 31321, BadValue, "the database is one of the server's own";
+            Location7268700 = 7_268_700, BadValue, "`timeseries` is given, and the collection is no time series";
+            Location7406103 = 7_406_103, BadValue, "`timeseries` is not what the time series has";
         }
         "$project" {
             Location15969 = 15969, FailedToParse, "the operand is not a document";

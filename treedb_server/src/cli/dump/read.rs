@@ -43,15 +43,6 @@ pub(in crate::cli) struct DumpRestore<'a> {
 /// The name of a dump's oplog, without its extensions.
 const OPLOG: &str = "oplog";
 
-/// Takes from the options of a time series what follows from its granularity: it is listed, and cannot be given.
-pub(super) fn imply_span(options: &mut Document) {
-    if let Ok(series) = options.get_document_mut("timeseries")
-        && series.contains_key("granularity")
-    {
-        series.remove("bucketMaxSpanSeconds");
-    }
-}
-
 /// The files of a collection.
 #[derive(Debug, Default)]
 struct Files {
@@ -303,7 +294,6 @@ impl Run<'_> {
         }
         let mut options = metadata.options.clone();
         NO_OPTIONS.iter().for_each(|name| drop(options.remove(name)));
-        imply_span(&mut options);
         if let Err(Failure(reason)) = self.place.create(database, &metadata.name, options) {
             let name = &metadata.name;
             return Err(Failure(format!("{database}.{name} cannot be created: {reason}")));

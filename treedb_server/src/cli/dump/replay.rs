@@ -18,7 +18,7 @@ use treedb_query::error::ErrorCode;
 
 use super::indexes::Indexes;
 use super::oplog::{Entry, OplogFile, Origin, Until, files, shown};
-use super::read::{NO_OPTIONS, imply_span};
+use super::read::NO_OPTIONS;
 use crate::cli::Failure;
 use crate::cli::local::Local;
 use crate::cli::mongo_client::MongoClient;
@@ -211,10 +211,7 @@ impl<'a> Replay<'a> {
                 return self.transaction(&entry, &name, origin, depth);
             }
             self.flush()?;
-            let mut command = Document::try_from(command).map_err(|error| wrong(&error))?;
-            if name == "create" {
-                imply_span(&mut command);
-            }
+            let command = Document::try_from(command).map_err(|error| wrong(&error))?;
             let left = match &mut self.indexes {
                 None => Some(command),
                 Some(indexes) => define(indexes, &database, &name, command).map_err(|error| wrong(&error))?,

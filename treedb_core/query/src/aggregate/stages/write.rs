@@ -15,6 +15,7 @@ use crate::error::{DuplicateKey, ErrorCode, QueryError, Result};
 use crate::query::expr::{Arena, Expr, Globals, Scope, check_variable, merged};
 use crate::query::{Filter, Query, delete, find_rows};
 
+use crate::aggregate::collections::Target;
 use crate::aggregate::context::Context;
 use crate::aggregate::operand::{failed, known_fields, missing_field, optional_string_or, required_string};
 use crate::aggregate::pipeline::Pipeline;
@@ -37,7 +38,8 @@ pub(crate) struct Write {
 
 #[derive(Debug)]
 enum Action {
-    Out,
+    /// With the options of the time series that is written, if it must be one.
+    Out(Option<RawDocumentBuf>),
     Merge {
         on: Vec<Path>,
         when_matched: WhenMatched,
@@ -88,11 +90,12 @@ fn target(
     (wrong, missing): (ErrorCode, ErrorCode),
     stage: &str,
     value: Value<'_>,
+    fields: &[&str],
 ) -> Result<(Option<String>, String)> {
     match value {
         Value::String(name) => Ok((None, String::from_utf8_lossy(name).into_owned())),
         Value::Document(doc) => {
-            known_fields(stage, doc, &["db", "coll"])?;
+            known_fields(stage, doc, fields)?;
             let database = optional_string_or(ErrorCode::TypeMismatch, stage, doc, "db")?.map(str::to_owned);
             let codes = (ErrorCode::TypeMismatch, missing);
             Ok((database, required_string(codes, stage, doc, "coll")?.to_owned()))
@@ -100,6 +103,29 @@ fn target(
         _ => Err(QueryError::new(
             wrong,
             format!("{stage} needs the name of a collection, or {{ db: .., coll: .. }}"),
+        )),
+    }
+}
+
+/// The fields that name a collection.
+const NAMES: [&str; 2] = ["db", "coll"];
+
+/// The options of the time series that `$out` is to write.
+fn series_of(stage: Value<'_>) -> Result<Option<RawDocumentBuf>> {
+    let Value::Document(stage) = stage else { return Ok(None) };
+    match stage.get("timeseries") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Document(series)) => {
+            let mut out = Writer::new(64);
+            series.elements().for_each(|element| out.copy(&element));
+            Ok(Some(out.finish()))
+        }
+        Some(other) => Err(QueryError::new(
+            ErrorCode::TypeMismatch,
+            format!(
+                "BSON field '$out.timeseries' is the wrong type '{}', expected type 'object'",
+                other.type_name()
+            ),
         )),
     }
 }
@@ -204,11 +230,11 @@ impl Write {
     fn run(&self, mut input: BoxedStream, context: &Context) -> Result<()> {
         let (_, namespace) = self.target(context);
         match &self.action {
-            Action::Out => {
+            Action::Out(series) => {
                 // The pipeline ends before the first document is written, so that no writer waits for it, and the write can begin again after a
                 // conflict with an open transaction. Many documents are in a temporary file meanwhile, if there may be one.
                 let mut documents = Spool::of(input, "$out", context)?;
-                context.collections.write(&namespace, &mut |sink| {
+                context.collections.write(&namespace, series.as_deref(), &mut |sink| {
                     delete(sink, &Query::new(Filter::all()), 0)?;
                     documents.each(&mut |document| sink.insert(&with_id(document)?).map(drop))
                 })
@@ -225,7 +251,7 @@ impl Write {
                 if batch.is_empty() {
                     return Ok(());
                 }
-                context.collections.write(&namespace, &mut |sink| {
+                context.collections.write(&namespace, None, &mut |sink| {
                     batch.iter().try_for_each(|document| self.merge_one(sink, &namespace, document, context))
                 })?;
             },
@@ -369,15 +395,15 @@ impl Stage for Write {
         }
         if stage.name == b"$out" {
             let codes = (ErrorCode::Location16990, ErrorCode::Location40414);
-            let (database, collection) = target(codes, "$out", stage.value())?;
-            return Ok(Write { database, collection, action: Action::Out });
+            let (database, collection) = target(codes, "$out", stage.value(), &["db", "coll", "timeseries"])?;
+            return Ok(Write { database, collection, action: Action::Out(series_of(stage.value())?) });
         }
         const NAME: &str = "$merge";
         let fields = match stage.value() {
             Value::Document(doc) => doc,
             value => {
                 let codes = (ErrorCode::TypeMismatch, ErrorCode::Location5786801);
-                let (database, collection) = target(codes, NAME, value)?;
+                let (database, collection) = target(codes, NAME, value, &NAMES)?;
                 let action = Self::merge(Doc::EMPTY, parser)?;
                 return Ok(Write { database, collection, action });
             }
@@ -385,7 +411,7 @@ impl Stage for Write {
         known_fields(NAME, fields, &["into", "on", "let", "whenMatched", "whenNotMatched"])?;
         let into = fields.get("into").ok_or_else(|| missing_field(NAME, "into"))?;
         let codes = (ErrorCode::Location51178, ErrorCode::Location5786801);
-        let (database, collection) = target(codes, NAME, into)?;
+        let (database, collection) = target(codes, NAME, into, &NAMES)?;
         if collection.is_empty() {
             let (code, what) = match into {
                 Value::String(_) => (ErrorCode::Location5786800, "be an empty string"),
@@ -402,17 +428,25 @@ impl Stage for Write {
             into.append(cstr!("db"), database.as_str());
         }
         into.append(cstr!("coll"), self.collection.as_str());
-        match self.action {
-            Action::Out => rawdoc! { "$out": into },
+        match &self.action {
+            Action::Out(series) => {
+                if let Some(series) = series {
+                    into.append(cstr!("timeseries"), series.clone());
+                }
+                rawdoc! { "$out": into }
+            }
             Action::Merge { .. } => rawdoc! { "$merge": { "into": into } },
         }
     }
 
     fn check_target(&self, context: &Context) -> Result<()> {
         let (database, namespace) = self.target(context);
-        let replaces = matches!(self.action, Action::Out);
+        let target = match &self.action {
+            Action::Out(series) => Target::Replaced(series.as_deref()),
+            Action::Merge { .. } => Target::Merged,
+        };
         if INTERNAL.contains(&database) {
-            return Err(match replaces {
+            return Err(match matches!(target, Target::Replaced(_)) {
                 true => QueryError::new(
                     ErrorCode::Location31321,
                     format!("Can't $out to internal database: {database}"),
@@ -423,7 +457,7 @@ impl Stage for Write {
                 ),
             });
         }
-        context.collections.check_target(&namespace, replaces)
+        context.collections.check_target(&namespace, target)
     }
 
     fn role(&self) -> Role<'_> {
