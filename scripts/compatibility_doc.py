@@ -174,8 +174,9 @@ OPTIONS = {
     "dropUser": [ONLY_WRITE_CONCERN],
     "explain": [("explain.rs", "run")],
     "find": [("find.rs", "parse")],
-    "findAndModify": [("find_and_modify.rs", "run"), WRITE],
+    "findAndModify": [("find_and_modify.rs", "parse"), WRITE],
     "fsync": [("fsync.rs", "run")],
+    "getDefaultRWConcern": [("default_concern.rs", "run")],
     "getMore": [("get_more.rs", "run")],
     "grantPrivilegesToRole": [ROLE],
     "grantRolesToRole": [GRANTED],
@@ -187,6 +188,9 @@ OPTIONS = {
     "listDatabases": [("list_databases.rs", "run")],
     "listIndexes": [("list_indexes.rs", "run")],
     "listSearchIndexes": [("search_indexes.rs", "list"), SEARCH_INDEX],
+    "planCacheClear": [("plan_cache.rs", "check")],
+    "planCacheClearFilters": [("plan_cache.rs", "check")],
+    "planCacheListFilters": [("plan_cache.rs", "check")],
     "profile": [("profile.rs", "run")],
     "renameCollection": [("rename_collection.rs", "run")],
     "replSetGetConfig": [("replica_set.rs", "config")],
@@ -221,7 +225,7 @@ NOT_OF = {
 # What else reads arguments: parts that the rows of their commands describe, and commands that are read a second time.
 OTHER_READERS = {
     ("apply_ops.rs", "read"), ("create.rs", "check_id_index"), ("current_op.rs", "documents"),
-    ("explain.rs", "of_find_and_modify"), ("list_collections.rs", "batch_size"), ("own_sources.rs", "sessions"), ("own_sources.rs", "collection_stats"),
+    ("list_collections.rs", "batch_size"), ("own_sources.rs", "sessions"), ("own_sources.rs", "collection_stats"),
     ("profile.rs", "answer"), ("profile.rs", "create"), ("search_indexes.rs", "specification"), ("stable_api.rs", "check"), ("writes.rs", "each_statement"),
     ("search_indexes.rs", "drop"), ("sessions.rs", "kill_by_pattern"), ("sessions.rs", "add_user"),
 }
@@ -240,14 +244,14 @@ def options():
     return found
 
 
-# Where the fields of each stage are listed: a file, and the first arguments of `known_fields`, or of `known_fields_or` after the
-# code, there.
+# Where the fields of each stage are listed: a file, and the first arguments of `known_fields`, or of `known_fields_or` or `target` after
+# the code, there.
 STAGE_OPTIONS = {
     "$bucket": ("bucket.rs", "ErrorCode::Location40197, NAME, doc"), "$bucketAuto": ("bucket.rs", "C::Location40245, NAME, doc"),
     "$densify": ("densify.rs", "NAME, doc"), "$densify.range": ("densify.rs", '"$densify.range", range'), "$fill": ("densify.rs", "NAME, doc"),
     "$geoNear": ("geo_near.rs", "NAME, operand"), "$graphLookup": ("lookup/graph_lookup.rs", "NAME, doc"),
     "$listSearchIndexes": ("source.rs", "stage, operand"), "$lookup": ("lookup/mod.rs", '"$lookup", doc'),
-    "$merge": ("write.rs", "NAME, fields"), "$out": ("write.rs", "stage, doc"), "$sample": ("sample.rs", '"$sample", doc'),
+    "$merge": ("write.rs", "NAME, fields"), "$out": ("write.rs", '"$out", stage.value()'), "$sample": ("sample.rs", '"$sample", doc'),
     "$setWindowFields": ("window/mod.rs", "NAME, doc"), "$setWindowFields.output.window": ("window/function.rs", '"window", window'),
     "$unionWith": ("union_with.rs", '"$unionWith", doc'), "$unwind": ("unwind.rs", "NAME, doc"),
     "$vectorSearch": ("vector_search.rs", "NAME, operand"),
@@ -258,7 +262,7 @@ def stage_options():
     found = set()
     for stage, (file, arguments) in STAGE_OPTIONS.items():
         text = source(f"{QUERY}/aggregate/stages/{file}")
-        lists = re.findall(rf"known_fields(?:_or)?\(\s*(?:[\w:]+, )?{re.escape(arguments)}, &(\w+|\[[^\]]*\])\)", text)
+        lists = re.findall(rf"(?:known_fields(?:_or)?|target)\(\s*(?:[\w:]+, )?{re.escape(arguments)}, &(\w+|\[[^\]]*\])\)", text)
         # Of two in one file, `$fill` and `$listSearchIndexes` come last.
         if not lists:
             fail(f"{file} has no known_fields({arguments}, ..): say in scripts/compatibility_doc.py where the fields of {stage} are")

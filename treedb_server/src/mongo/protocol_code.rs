@@ -32,7 +32,7 @@ impl ProtocolCode {
 }
 
 codes! {
-    /// A required field is missing.
+    /// A required field is missing; there is nothing of this name.
     NoSuchKey = 4,
     /// Of failpoints.
     HostUnreachable = 6,
@@ -118,6 +118,8 @@ codes! {
     Location50768 = 50_768,
     /// A value is out of its range.
     Location51024 = 51_024,
+    /// A command about the concerns of a replica set, which the server is not.
+    Location51300 = 51_300,
     /// The collection of an entry of `applyOps` has another UUID than the entry says.
     Location3318200 = 3_318_200,
     /// Options of an interface without its version.

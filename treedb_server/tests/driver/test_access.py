@@ -163,6 +163,10 @@ COMMANDS = [
     ({"getLog": "global", "$db": "admin"}, "M"),
     ({"getParameter": 1, "featureCompatibilityVersion": 1, "$db": "admin"}, "MBrw"),
     ({"getCmdLineOpts": 1, "$db": "admin"}, "M"),
+    ({"logRotate": 1, "$db": "admin"}, "H"),
+    ({"planCacheClear": "orders"}, "D"),
+    ({"planCacheClearFilters": "orders"}, "D"),
+    ({"planCacheListFilters": "orders"}, "D"),
     ({"currentOp": 1, "$db": "admin"}, "M"),
     ({"aggregate": 1, "pipeline": [{"$currentOp": {"allUsers": True}}], "cursor": {}, "$db": "admin"}, "M"),
     ({"aggregate": 1, "pipeline": [{"$listLocalSessions": {}}], "cursor": {}, "$db": "admin"}, "MC"),
@@ -205,7 +209,7 @@ ELSEWHERE = {
     "test_destructive_commands_need_their_roles": {"backupTo", "dropDatabase"},
     "test_only_who_manages_the_host_stops_the_server": {"shutdown"},
     "test_the_state_of_the_set_is_for_those_who_watch_it": {"replSetGetConfig", "replSetGetStatus"},
-    "test_access_matrix.py": {"configureFailPoint", "updateSearchIndex"},
+    "test_access_matrix.py": {"configureFailPoint", "getDefaultRWConcern", "updateSearchIndex"},
 }
 
 

@@ -36,9 +36,10 @@ OPERANDS = """{
 
 #: Commands after which the database is as before.
 READS = {"aggregate", "buildInfo", "collStats", "connPoolStats", "connectionStatus", "count", "currentOp", "dataSize", "dbStats",
-         "distinct", "explain", "find", "getCmdLineOpts", "getLog", "getMore", "getParameter", "hello", "hostInfo", "isMaster",
+         "distinct", "explain", "find", "getCmdLineOpts", "getDefaultRWConcern", "getLog", "getMore", "getParameter", "hello", "hostInfo", "isMaster",
          "killCursors", "killOp", "killSessions", "listCollections", "listCommands", "listDatabases", "listIndexes",
-         "listSearchIndexes", "logout", "ping", "refreshSessions", "rolesInfo", "saslStart", "saslContinue", "serverStatus",
+         "listSearchIndexes", "logRotate", "logout", "ping", "planCacheClear",
+         "planCacheClearFilters", "planCacheListFilters", "refreshSessions", "rolesInfo", "saslStart", "saslContinue", "serverStatus",
          "startSession", "top", "usersInfo", "validate", "whatsmyuri"}
 
 

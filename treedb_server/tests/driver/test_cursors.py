@@ -3,6 +3,9 @@ import pytest
 from bson.int64 import Int64
 from pymongo.errors import CursorNotFound, OperationFailure
 
+from failures import code
+from wire import Wire
+
 
 @pytest.fixture
 def thousand(db):
@@ -129,7 +132,16 @@ def test_listings_are_cursors_too(db):
 
 
 def test_cursors_survive_the_connection_that_opened_them(server, thousand):
+    # In no session: a client that is closed ends its own, and with them their cursors.
+    name = thousand.database.name
+    with Wire(server) as other:
+        number = other.command({"find": "c", "batchSize": 1, "$db": name})["cursor"]["id"]
+    with Wire(server) as wire:
+        more = wire.command({"getMore": Int64(number), "collection": "c", "$db": name})["cursor"]
+    assert len(more["nextBatch"]) == 999
+
+
+def test_a_client_that_is_closed_takes_the_cursors_of_its_sessions_along(server, thousand):
     with server.client() as other:
         number = other[thousand.database.name].command({"find": "c", "batchSize": 1})["cursor"]["id"]
-    more = thousand.database.command({"getMore": number, "collection": "c"})["cursor"]
-    assert len(more["nextBatch"]) == 999
+    assert code(thousand.database.command, {"getMore": number, "collection": "c"}) == 43

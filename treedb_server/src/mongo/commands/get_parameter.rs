@@ -10,7 +10,7 @@ use super::Result;
 use super::request::Request;
 use super::set_parameter::duration;
 use crate::logs;
-use crate::mongo::args::{Arg, number};
+use crate::mongo::args::{Arg, args, number};
 use crate::mongo::error::CommandError;
 
 /// Sets a parameter.
@@ -46,21 +46,14 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     fixed("enableTestCommands", |request| request.context.fail_points.is_some().into()),
     fixed("featureCompatibilityVersion", |_| RawBson::Document(rawdoc! { "version": "8.0" })),
     Parameter {
-        name: "logLevel",
-        get: |_| logs::verbosity().into(),
-        set: Some(|_, arg| match i32::try_from(arg.integer()?) {
-            Ok(level @ 0..=5) => {
-                logs::set_verbosity(level);
-                Ok(())
-            }
-            _ => Err(CommandError::new(
-                ErrorCode::BadValue,
-                "Invalid value for parameter logLevel: it is a number from 0 to 5",
-            )),
-        }),
+        name: "logComponentVerbosity",
+        get: |_| RawBson::Document(component_verbosity()),
+        set: Some(|_, arg| set_component_verbosity(arg)),
     },
+    Parameter { name: "logLevel", get: |_| logs::verbosity().into(), set: Some(|_, arg| set_verbosity(arg)) },
     fixed("logicalSessionRefreshMillis", |_| 300_000.into()),
     fixed("maxBSONDepth", |_| i32::try_from(treedb_query::doc::MAX_DEPTH).unwrap_or(i32::MAX).into()),
+    fixed("notablescan", |_| false.into()),
     fixed("quiet", |_| false.into()),
     Parameter {
         name: "transactionLifetimeLimitSeconds",
@@ -72,7 +65,82 @@ pub(super) static PARAMETERS: &[Parameter] = &[
             Ok(())
         }),
     },
+    fixed("ttlMonitorEnabled", |_| true.into()),
 ];
+
+/// MongoDB's components of a log. Ours has none: all have the level of the whole.
+const COMPONENTS: [&str; 19] = [
+    "accessControl",
+    "assert",
+    "command",
+    "control",
+    "ftdc",
+    "geo",
+    "index",
+    "network",
+    "processHealth",
+    "query",
+    "queryStats",
+    "replication",
+    "resharding",
+    "sharding",
+    "storage",
+    "tenantMigration",
+    "test",
+    "transaction",
+    "write",
+];
+
+/// What `db.getLogComponents()` shows: the level, and that each component has that (-1).
+fn component_verbosity() -> RawDocumentBuf {
+    let mut shown = rawdoc! { "verbosity": logs::verbosity() };
+    for name in COMPONENTS {
+        if let Ok(name) = CString::try_from(name) {
+            shown.append(name, rawdoc! { "verbosity": -1 });
+        }
+    }
+    shown
+}
+
+/// Sets the level of the log, as `db.setLogLevel(level)` does; a component can have no other.
+fn set_component_verbosity(arg: &Arg<'_>) -> std::result::Result<(), CommandError> {
+    let mut level = None;
+    for part in args("logComponentVerbosity", arg.document()?) {
+        let part = part?;
+        match part.name {
+            "verbosity" => level = Some(part),
+            name if COMPONENTS.contains(&name) => {
+                let own = part.document()?.get("verbosity")?.and_then(number);
+                if own != Some(-1.0) {
+                    return Err(CommandError::new(
+                        ErrorCode::NotImplemented,
+                        format!("the log has one level: {name} cannot have another"),
+                    ));
+                }
+            }
+            name => {
+                return Err(CommandError::new(
+                    ErrorCode::BadValue,
+                    format!("Invalid component name: {name}"),
+                ));
+            }
+        }
+    }
+    level.map_or(Ok(()), |level| set_verbosity(&level))
+}
+
+fn set_verbosity(arg: &Arg<'_>) -> std::result::Result<(), CommandError> {
+    match i32::try_from(arg.integer()?) {
+        Ok(level @ 0..=5) => {
+            logs::set_verbosity(level);
+            Ok(())
+        }
+        _ => Err(CommandError::new(
+            ErrorCode::BadValue,
+            format!("Invalid value for parameter {}: it is a number from 0 to 5", arg.name),
+        )),
+    }
+}
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)

@@ -18,6 +18,7 @@ mod create_indexes;
 mod current_op;
 mod data_size;
 mod db_stats;
+mod default_concern;
 mod delete;
 mod distinct;
 mod drop;
@@ -40,9 +41,11 @@ mod list_collections;
 mod list_commands;
 mod list_databases;
 mod list_indexes;
+mod log_rotate;
 mod needs;
 mod own_sources;
 mod ping;
+mod plan_cache;
 mod profile;
 mod rename_collection;
 mod replica_set;
@@ -323,6 +326,13 @@ pub(crate) static COMMANDS: &[Command] = &[
         get_cmd_line_opts::run,
     )
     .admin(),
+    Command::quick(
+        "getDefaultRWConcern",
+        "The concerns of commands that name none",
+        Needs::Cluster(Action::GetDefaultRwConcern),
+        default_concern::run,
+    )
+    .admin(),
     Command::quick("getLog", "Recent log lines", Needs::Cluster(Action::GetLog), get_log::run).admin(),
     Command::new("getMore", "The next batch of a cursor", Needs::Arguments(needs::get_more), get_more::run)
         .transactions(TransactionSupport::Inside),
@@ -378,8 +388,33 @@ pub(crate) static COMMANDS: &[Command] = &[
         Needs::Collection(Action::ListSearchIndexes),
         search_indexes::list,
     ),
+    Command::quick(
+        "logRotate",
+        "No effect: the log is written to standard error",
+        Needs::Cluster(Action::LogRotate),
+        log_rotate::run,
+    )
+    .admin(),
     Command::quick("logout", "Forget who the connection is", Needs::Nothing, sasl::log_out),
     Command::quick("ping", "Answers", Needs::Nothing, ping::run),
+    Command::quick(
+        "planCacheClear",
+        "No effect: each query is planned anew",
+        Needs::Collection(Action::PlanCacheWrite),
+        plan_cache::clear,
+    ),
+    Command::quick(
+        "planCacheClearFilters",
+        "No effect: there are no filters of indexes",
+        Needs::Collection(Action::PlanCacheIndexFilter),
+        plan_cache::clear,
+    ),
+    Command::quick(
+        "planCacheListFilters",
+        "The filters of indexes: none",
+        Needs::Collection(Action::PlanCacheIndexFilter),
+        plan_cache::list_filters,
+    ),
     Command::quick("profile", "Keep slow commands", Needs::Arguments(profile::needs), profile::run),
     Command::quick(
         "refreshSessions",
