@@ -189,6 +189,7 @@ def statistics(db):
                       {"count": "f", "query": {"a": 1}}, {"distinct": "f", "key": "a", "query": {"b": 1}}]:
         yield {"explain": explained, "verbosity": "executionStats", "$db": db}, {}
     yield {"getCmdLineOpts": 1, "$db": "admin"}, {}
+    yield {"getDefaultRWConcern": 1, "inMemory": True, "$db": "admin"}, {}
     yield {"getLog": "global", "$db": "admin"}, {}
     yield {"getParameter": 1, "cursorTimeoutMillis": 1, "$db": "admin"}, {}
     yield {"hostInfo": 1, "$db": "admin"}, {}
@@ -210,8 +211,12 @@ def administration(db):
     yield {"configureFailPoint": "failCommand", "mode": "off", "data": {"failCommands": ["find"], "errorCode": 91, "errorLabels": ["x"]}, "$db": "admin"}, {}
     yield {"fsync": 1, "$db": "admin"}, {}
     yield {"killOp": 1, "op": 5, "$db": "admin"}, {}
+    yield {"logRotate": "server", "$db": "admin"}, {}
+    yield {"planCacheClear": "f", "query": {"a": 1}, "sort": {"b": 1}, "$db": db}, {}
+    yield {"planCacheClearFilters": "f", "$db": db}, {}
+    yield {"planCacheListFilters": "f", "$db": db}, {}
     yield {"profile": 2, "sampleRate": 1.0, "$db": db}, {}
-    yield {"setParameter": 1, "cursorTimeoutMillis": 600_000, "$db": "admin"}, {}
+    yield {"setParameter": 1, "cursorTimeoutMillis": 600_000, "logComponentVerbosity": {"verbosity": 0, "command": {"verbosity": -1}}, "$db": "admin"}, {}
     for name in ("endSessions", "killSessions", "refreshSessions"):
         yield {name: [SESSION["lsid"]], "$db": "admin"}, {}
     yield {"killAllSessions": [], "$db": "admin"}, {}
