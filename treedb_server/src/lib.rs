@@ -46,6 +46,7 @@ mod mongo;
 mod notify;
 mod operations;
 mod parameters;
+mod received;
 mod scrape;
 mod settings;
 mod shutdown;

@@ -1,5 +1,6 @@
 //! The counters behind `/metrics`, with stable names and units.
 
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -18,12 +19,21 @@ pub(crate) struct Door {
 }
 
 /// Which protocol and which command, as labels. Names come from the servers' own tables, never from the wire.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct Operation {
     /// `mongo` or `native`.
     pub(crate) door: &'static str,
     /// The command's name.
     pub(crate) command: &'static str,
+}
+
+/// Each command looks for its histogram: its name's length and first bytes tell nearly all of them apart, and take a quarter of the time.
+impl Hash for Operation {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let first =
+            |text: &str| text.bytes().take(7).fold(text.len() as u64, |all, byte| all << 8 | u64::from(byte));
+        state.write_u64(first(self.door).rotate_left(32) ^ first(self.command));
+    }
 }
 
 /// What clients of the native protocol have open now, and what they were sent.

@@ -83,8 +83,15 @@ impl Drop for Occupied<'_> {
 type Connection = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Runs a connection to its end, in the runtime and on threads.
-pub(crate) async fn run(connection: impl Future<Output = ()> + Send + 'static, threads: Arc<Threads>) {
-    let mut connection: Connection = Box::pin(connection);
+pub(crate) fn run(
+    connection: impl Future<Output = ()> + Send + 'static,
+    threads: Arc<Threads>,
+) -> impl Future<Output = ()> + Send {
+    // At once: the future that runs it would have room for it beside the box otherwise.
+    run_boxed(Box::pin(connection), threads)
+}
+
+async fn run_boxed(mut connection: Connection, threads: Arc<Threads>) {
     loop {
         let moves = poll_fn(|context| {
             PLACE.set(Place::Runtime);

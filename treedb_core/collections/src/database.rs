@@ -158,7 +158,12 @@ impl Database {
     /// # Errors
     /// `InvalidNamespace`.
     pub fn collection(&self, namespace: &str) -> Result<Collection> {
-        Ok(Collection::new(self.clone(), Namespace::parse(namespace)?))
+        Ok(self.collection_of(Namespace::parse(namespace)?))
+    }
+
+    /// The same, of a name that has been checked.
+    pub fn collection_of(&self, namespace: Namespace) -> Collection {
+        Collection::new(self.clone(), namespace)
     }
 
     /// Creates an empty collection. The option `collation` is the default of its queries and indexes, and decides which

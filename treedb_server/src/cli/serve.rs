@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
@@ -26,6 +27,10 @@ use crate::tls::TlsFiles;
 
 /// A generous estimate of the files that a server has open besides its connections.
 const OWN_FILES: u64 = 100;
+
+/// How long a thread that may block is kept without work. After a burst of many connections there are as many, each with a stack and a share of
+/// the allocator's memory; to start one takes some ten microseconds.
+const IDLE_THREAD: Duration = Duration::from_millis(500);
 
 const ABOUT: &str = "Serve a directory to MongoDB drivers (and, if asked, to native clients)";
 const AFTER_HELP: &str = "\
@@ -260,6 +265,7 @@ impl Serve {
             .enable_all()
             .thread_name("treedb")
             .max_blocking_threads(config.limits.threads())
+            .thread_keep_alive(IDLE_THREAD)
             .build()?;
         let status = runtime.block_on(serve(config));
         // A command that outlived the grace period is not waited for a second time.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use bson::{RawDocument, RawDocumentBuf};
 use prometheus_client::metrics::counter::Counter;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
 use super::commands;
 use super::compression::{self, Compressor, Compressors};
@@ -20,13 +20,11 @@ use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::{Context, Reserved};
 use crate::metrics::Door;
 use crate::operations::{self, Connection, Slots};
+use crate::received::Received;
 use crate::shutdown::Shutdown;
 use crate::stall;
 use crate::stream::Stream;
 use crate::threads;
-
-/// Large enough for most requests, so that a small one takes one read.
-const READ_BUFFER: usize = 16 * 1024;
 
 /// Bytes of what a client may say of itself, as in MongoDB.
 const CLIENT_BYTES: usize = 512;
@@ -162,7 +160,7 @@ pub(crate) async fn connection(
     let received: Counter = context.metrics.received.get_or_create_owned(&door);
     let sent: Counter = context.metrics.sent.get_or_create_owned(&door);
     tracing::debug!(connection = session.id, %peer, "mongo connection opened");
-    let mut stream = BufReader::with_capacity(READ_BUFFER, stream);
+    let mut stream = Received::new(stream);
     'messages: loop {
         let trusted = context.access.trusts(&session.identity);
         // On a thread that waits for the peer there is only the socket to look at.
@@ -199,7 +197,7 @@ pub(crate) async fn connection(
                 context.metrics.protocol_errors.get_or_create(&door).inc();
                 tracing::debug!(connection = session.id, %peer, %error, "closing: no message");
                 if matches!(error, WireError::Http) {
-                    let _ = stall::write(stream.get_mut(), HTTP_REPLY, context.limits.stall).await;
+                    let _ = stall::write(stream.stream(), HTTP_REPLY, context.limits.stall).await;
                 }
                 break;
             }
@@ -214,7 +212,7 @@ pub(crate) async fn connection(
                 let _reserved =
                     if bytes.len() > FREE_BYTES { Some(context.reserve(bytes.len()).await) } else { None };
                 let written =
-                    shutdown.within_grace(stall::write(stream.get_mut(), &bytes, context.limits.stall)).await;
+                    shutdown.within_grace(stall::write(stream.stream(), &bytes, context.limits.stall)).await;
                 if let Some(Err(error)) = &written {
                     tracing::debug!(connection = session.id, %error, "closing: the answer was not read");
                 }
@@ -235,7 +233,7 @@ pub(crate) async fn connection(
         }
     }
     // Through TLS, tells the peer that this is the end.
-    let _ = tokio::time::timeout(context.limits.stall, stream.get_mut().shutdown()).await;
+    let _ = tokio::time::timeout(context.limits.stall, stream.stream().shutdown()).await;
     tracing::debug!(connection = session.id, "mongo connection closed");
 }
 

@@ -16,6 +16,9 @@ const STRING: u8 = 0x02;
 const ARRAY: u8 = 0x04;
 const INT64: u8 = 0x12;
 
+/// Bytes of a reply around its documents, if the name of its collection is not very long.
+const AROUND: usize = 256;
+
 /// A cursor's reply under construction.
 pub(crate) struct BatchReply {
     bytes: Vec<u8>,
@@ -30,7 +33,8 @@ pub(crate) struct BatchReply {
 impl BatchReply {
     /// A reply without documents; `field` is `firstBatch` or `nextBatch`.
     pub(crate) fn new(field: &str) -> Self {
-        let mut bytes = vec![0; 4];
+        let mut bytes = Vec::with_capacity(AROUND);
+        bytes.extend_from_slice(&[0; 4]);
         open(&mut bytes, DOCUMENT, "cursor");
         let cursor_at = bytes.len() - 4;
         open(&mut bytes, ARRAY, field);
@@ -50,7 +54,13 @@ impl BatchReply {
 
     /// Adds a document.
     pub(crate) fn push(&mut self, document: &RawDocument) {
-        name(&mut self.bytes, DOCUMENT, &self.documents.to_string());
+        if self.documents == 0 {
+            // Often the only one: what comes after it has room too.
+            self.bytes.reserve(document.as_bytes().len() + AROUND);
+            name(&mut self.bytes, DOCUMENT, "0");
+        } else {
+            name(&mut self.bytes, DOCUMENT, &self.documents.to_string());
+        }
         self.bytes.extend_from_slice(document.as_bytes());
         self.documents += 1;
     }

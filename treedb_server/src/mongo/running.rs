@@ -200,10 +200,10 @@ fn namespace(request: &Request<'_>) -> (String, bool) {
     let about = request.is_about_a_collection();
     match name.and_then(|name| name.as_str()) {
         Some(collection) if about => {
-            let name = format!("{}.{}", request.database, cut(collection));
+            let name = [request.database, ".", cut(collection)].concat();
             (name, !collection.starts_with("$cmd"))
         }
-        _ => (format!("{}.$cmd", request.database), false),
+        _ => ([request.database, ".$cmd"].concat(), false),
     }
 }
 

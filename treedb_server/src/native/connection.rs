@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
@@ -39,6 +39,7 @@ use super::running::Place;
 use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::{Context, Reserved};
 use crate::metrics::Door;
+use crate::received::Received;
 use crate::shutdown::Shutdown;
 use crate::stall::{self, TransferError};
 use crate::stream::{ReadHalf, Stream, WriteHalf};
@@ -46,9 +47,6 @@ use crate::threads;
 
 /// Concurrent requests of one connection.
 pub(crate) const MAX_REQUESTS: usize = 64;
-
-/// Bytes read from the socket at a time.
-const READ_BUFFER: usize = 16 * 1024;
 
 /// Bytes after which queued answers are written.
 const WRITE_BYTES: usize = 64 * 1024;
@@ -152,7 +150,7 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
     let listing = Arc::clone(&context.operations);
     let _listed = listing.list(&session);
     let mut reader = Reader {
-        stream: BufReader::with_capacity(READ_BUFFER, read),
+        stream: Received::new(read),
         writer,
         outbox,
         answers: Answers::default(),
@@ -196,7 +194,7 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
 }
 
 struct Reader {
-    stream: BufReader<ReadHalf>,
+    stream: Received<ReadHalf>,
     writer: Writer,
     /// To the task that writes the answers of requests that were executed elsewhere.
     outbox: mpsc::Sender<Outgoing>,
@@ -287,7 +285,7 @@ impl Reader {
         let reserved = self.context.reserve(length + self.session.builds(&header, &body)).await;
         self.fill(&mut body, length).await?;
         self.received.inc_by((HEADER + length) as u64);
-        let alone = self.slots.available_permits() == MAX_REQUESTS - 1 && self.stream.buffer().is_empty();
+        let alone = self.slots.available_permits() == MAX_REQUESTS - 1 && self.stream.unread().is_empty();
         let session = &self.session;
         let statement = session.statement(&header, &body);
         let here = !elsewhere
@@ -358,7 +356,7 @@ impl Reader {
         let (header, body) = self.next_frame()?;
         self.check(&header).ok()?;
         let free = self.slots.available_permits();
-        let alone = || free == MAX_REQUESTS && self.stream.buffer().len() == HEADER + body.len();
+        let alone = || free == MAX_REQUESTS && self.stream.unread().len() == HEADER + body.len();
         let statement = self.session.statement(&header, body);
         let here = free > 0
             && (self.session.is_quick(&header, statement.as_deref())
@@ -374,7 +372,7 @@ impl Reader {
         statement: Option<Arc<Statement>>,
     ) -> Result<bool, CloseReason> {
         let length = HEADER + header.length as usize;
-        let body = self.stream.buffer().get(HEADER..length).unwrap_or_default();
+        let body = self.stream.unread().get(HEADER..length).unwrap_or_default();
         let out = self.answers.end();
         let before = out.len();
         let place = Place::Reader;
@@ -421,7 +419,7 @@ impl Reader {
 
     /// The next frame, if it has arrived in full.
     fn next_frame(&self) -> Option<(Header, &[u8])> {
-        let (header, rest) = self.stream.buffer().split_first_chunk::<HEADER>()?;
+        let (header, rest) = self.stream.unread().split_first_chunk::<HEADER>()?;
         let header = Header::from_bytes(header);
         Some((header, rest.get(..header.length as usize)?))
     }
@@ -454,7 +452,7 @@ impl Reader {
         // Also of a connection on which requests arrive all the time.
         self.close_idle();
         // With a full pipeline the next header has been read already.
-        if self.stream.buffer().is_empty() {
+        if self.stream.unread().is_empty() {
             self.share(MAX_REQUESTS);
         }
         // On a thread that waits for the peer nothing else is in progress: there is only the socket to look at.
@@ -466,7 +464,7 @@ impl Reader {
             }
         }
         let mut idle_since = None;
-        while self.stream.buffer().is_empty() {
+        while self.stream.unread().is_empty() {
             let trusted = self.session.is_trusted();
             let give_up = async {
                 let since = *idle_since.get_or_insert_with(tokio::time::Instant::now);

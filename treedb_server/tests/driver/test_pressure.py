@@ -153,6 +153,37 @@ def test_a_thousand_idle_connections_hold_nobody_up(tmp_path):
         each.close()
 
 
+def test_a_thousand_connections_that_were_busy_together_take_less_than_32_kib_each_when_they_are_idle(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 4000:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4000, hard), hard))
+    server = Server(tmp_path, "--max-connections", "1200")
+
+    def resident():
+        return int(re.search(r"VmRSS:\s+(\d+) kB", open(f"/proc/{server.process.pid}/status").read())[1]) * 1024
+
+    def read_by(count):
+        wires = [Wire(server) for _ in range(count)]
+        # All at once, so that each gets a thread.
+        for wire in wires:
+            wire.msg(body({"find": "c", "filter": {"_id": 1}, "$db": "db"}))
+        for wire in wires:
+            assert len(wire.reply()["cursor"]["firstBatch"]) == 1
+        return wires
+
+    with Wire(server) as wire:
+        assert wire.command({"insert": "c", "documents": [{"_id": 1, "x": "y" * 1000}], "$db": "db"})["n"] == 1
+    wires = read_by(16)
+    before = resident()
+    wires += read_by(1000)
+    # Until those that have nothing to do have given back what they can.
+    time.sleep(2)
+    assert (resident() - before) / 1000 < 32 * 1024
+    for wire in wires:
+        wire.socket.close()
+    assert server.stop() == 0
+
+
 def test_a_cursor_nobody_uses_is_closed_unless_it_was_asked_to_stay(impatient):
     with impatient.client() as client:
         client.db.c.insert_many([{"_id": i} for i in range(1000)])

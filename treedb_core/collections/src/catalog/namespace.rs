@@ -43,7 +43,12 @@ impl Namespace {
         if database.len() + 1 + collection.len() > MAX_NAMESPACE {
             return refuse("the full name is over 255 bytes");
         }
-        Ok(Namespace { full: format!("{database}.{collection}"), dot: database.len() })
+        Ok(Namespace { full: [database, ".", collection].concat(), dot: database.len() })
+    }
+
+    /// `InvalidNamespace`, saying what is wrong with the name, if no database can be called `database`.
+    pub fn check_database(database: &str) -> Result<()> {
+        check_database(database)
     }
 
     /// Reads `database.collection`.
@@ -94,6 +99,11 @@ impl std::str::FromStr for Namespace {
 
 /// `InvalidNamespace` if `database` cannot name a database.
 pub(crate) fn check_database(database: &str) -> Result<()> {
+    // Of each command: letters, digits and what names are joined with are looked at only once.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if (1..=MAX_DATABASE).contains(&database.len()) && database.bytes().all(is_plain) {
+        return Ok(());
+    }
     let why = if database.is_empty() {
         "it is empty".to_owned()
     } else if database.len() > MAX_DATABASE {

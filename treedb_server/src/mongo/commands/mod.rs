@@ -595,7 +595,7 @@ fn find(message: &OpMsg) -> Result<(&'static Command, &str, CommonFields<'_>)> {
     };
     // Names that no database can have must not be taken for others.
     if !(database.is_empty() || database == EXTERNAL && OF_EXTERNAL.contains(&name)) {
-        Namespace::new(database, "any")?;
+        Namespace::check_database(database)?;
     }
     let command = lookup(name)
         .ok_or_else(|| CommandError::new(ErrorCode::CommandNotFound, format!("no such command: '{name}'")))?;

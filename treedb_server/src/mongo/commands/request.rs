@@ -286,7 +286,7 @@ impl<'a> Request<'a> {
 
     /// The collection that the command is about.
     pub(crate) fn collection(&self) -> Result<Collection> {
-        Ok(self.context.database.collection(self.namespace()?.as_str())?)
+        Ok(self.context.database.collection_of(self.namespace()?))
     }
 
     /// The documents of the argument `name`, from a section of the message or from the command itself.
