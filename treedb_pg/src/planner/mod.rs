@@ -18,7 +18,7 @@ use crate::shim::filter_path::{FilterOperator, FilterPaths};
 use crate::shim::function::pg_function;
 use crate::shim::function_path::{self, Answer, Planned};
 use crate::shim::setting::{self, Switch, on_load};
-use crate::shim::{fault, invalidation};
+use crate::shim::{fault, invalidation, unread_distance};
 
 /// Off: calls in FROM are scanned as other functions are, and conditions on documents are evaluated on every row.
 static ENABLED: Switch = Switch::new(
@@ -66,6 +66,7 @@ fn load() {
     setting::refuse_others();
     invalidation::listen(forget_changed);
     function_path::install(&FUNCTIONS, &FILTERS, &ENABLED);
+    unread_distance::install(c"treedb_hnsw");
 }
 
 on_load!(load);

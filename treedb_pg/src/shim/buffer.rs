@@ -76,7 +76,10 @@ impl RecentBuffers {
             return;
         }
         // SAFETY: a shared buffer of this number was pinned before, and buffers stay where they are. Nothing is read.
-        let page = unsafe { pg_sys::BufferGetPage(known) }.cast::<u8>();
+        let (page, descriptors) =
+            unsafe { (pg_sys::BufferGetPage(known).cast::<u8>(), pg_sys::BufferDescriptors) };
+        // What the server pins and locks the buffer by: a line of its own, which is not beside the page.
+        prefetch_line(descriptors.wrapping_add(known as usize - 1).cast());
         for at in std::iter::once(byte).chain(part.step_by(LINE)) {
             prefetch_line(page.wrapping_add(at));
         }

@@ -21,7 +21,8 @@
 //!   and [`vacuum`] for what they are passed; [`parallel_scan`], [`parallel_build`]: what the
 //!   processes of one share; [`index_delete`] finds entries of dead rows; [`index_options`]: storage
 //!   parameters; [`operator_class`]: whether an operator class is valid
-//! * [`distance_method`], [`vector_options`]: the same for access methods that return rows by distance
+//! * [`distance_method`], [`vector_options`]: the same for access methods that return rows by distance; [`unread_distance`]: distances that
+//!   a query does not return
 //! * [`key_lock`]: locks of keys, and waiting for transactions that are at work on a row
 //! * [`comparison`], [`compression`]: comparison functions of operator classes; the server's compression
 //! * [`table_method`]: the same for a table access method, with [`heap`], [`rewrite`] and [`row_form`]
@@ -102,6 +103,7 @@ pub(crate) mod text;
 pub(crate) mod thread;
 pub(crate) mod trigger;
 mod unguarded;
+pub(crate) mod unread_distance;
 pub(crate) mod vacuum;
 pub(crate) mod value_condition;
 pub(crate) mod vector_options;

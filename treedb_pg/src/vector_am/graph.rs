@@ -35,8 +35,16 @@ pub(super) struct Graph<'i> {
     rows: RefCell<Rows>,
 }
 
+/// What a scan keeps of a node that it has expanded.
+#[derive(Clone, Copy)]
+pub(super) struct Kept {
+    row: pg_sys::ItemPointerData,
+    /// Where its vector is, if the node does not have it.
+    vector: Option<Place>,
+}
+
 /// Rows of nodes.
-pub(super) type Rows = HashMap<u32, pg_sys::ItemPointerData, BuildHasherDefault<NodeHasher>>;
+pub(super) type Rows = HashMap<u32, Kept, BuildHasherDefault<NodeHasher>>;
 
 /// A hash of a node's number: which nodes a search expands is nobody's to choose.
 #[derive(Default)]
@@ -99,6 +107,8 @@ fn known(index: Index<'_>) -> Rc<Known> {
 
 /// Nodes that are asked for before the one that is compared.
 const AHEAD: usize = 2;
+/// Bytes of a vector that are asked for before it is read: the processor notices by itself that more is read in order.
+const AHEAD_BYTES: usize = 1024;
 
 /// What a search looks for.
 #[derive(Clone, Copy)]
@@ -241,27 +251,44 @@ impl<'i> Graph<'i> {
     ) -> Option<(f32, pg_sys::ItemPointerData)> {
         let in_order = self.layout.finds_in_order();
         // As it was when the node was expanded. It may have been removed since: then its row is one that no snapshot of now sees.
-        if in_order && let Some(row) = self.rows.borrow_mut().remove(&found.node) {
-            return Some((found.score, row));
+        let kept = self.rows.borrow_mut().remove(&found.node);
+        if in_order && let Some(kept) = kept {
+            return Some((found.score, kept.row));
         }
-        let (row, place) = self.node(found.node, |slot| {
-            let row = record::row(slot)?;
-            if self.layout.exact && !in_order {
-                other.clear();
-                other.extend(self.layout.elements(slot).1);
-            }
-            Some((row, record::vector_place(slot)))
-        })?;
-        let Some(query) = query.filter(|_| !in_order) else { return Some((found.score, row)) };
-        let metric = self.layout.metric;
-        let Some(place) = place else { return Some((metric.distance(query.vector, other), row)) };
+        let (metric, query) = (self.layout.metric, query.filter(|_| !in_order));
+        let distance = |elements: &[f32]| {
+            query.map_or(found.score, |query| {
+                metric.distance_from(&self.kernels, (query.vector, query.squares), elements)
+            })
+        };
+        let (score, Kept { row, vector }) = match kept {
+            Some(kept) if kept.vector.is_some() => (found.score, kept),
+            _ => self.node(found.node, |slot| {
+                let row = record::row(slot)?;
+                let is_here = query.is_some() && self.layout.exact;
+                let score =
+                    if is_here { distance(self.layout.elements_in(slot, other).1) } else { found.score };
+                Some((score, Kept { row, vector: record::vector_place(slot) }))
+            })?,
+        };
+        let Some(place) = vector.filter(|_| query.is_some()) else { return Some((score, row)) };
         let row_bytes = record::row_bytes(row);
         self.read(Slots::Vectors, place, |slot| {
-            record::elements(slot, self.layout.dimensions, other);
             // Both may have become another row's in between.
             let same = slot.starts_with(&row_bytes);
-            same.then(|| (metric.distance(query.vector, other), row))
+            same.then(|| (distance(record::elements_in(slot, self.layout.dimensions, other)), row))
         })
+    }
+
+    /// Asks for the vector of a node that has been expanded, before [`Graph::row`] reads it.
+    pub(super) fn fetch_vector(&self, node: u32) {
+        if let Some(Kept { vector: Some(place), .. }) = self.rows.borrow().get(&node)
+            && !self.index.is_temporary()
+        {
+            let from = self.layout.offset(Slots::Vectors, place.slot);
+            let part = from..from + self.layout.size(Slots::Vectors).min(AHEAD_BYTES);
+            self.known.recent.borrow().prefetch(place.block, PAGE_SIZE - 1, part);
+        }
     }
 
     /// How far two vectors are from each other, which are as [`Layout::vector`] reads them.
@@ -314,7 +341,7 @@ impl<'i> Graph<'i> {
             return Some(f32::INFINITY);
         };
         if self.for_scan {
-            self.rows.borrow_mut().insert(node, row);
+            self.rows.borrow_mut().insert(node, Kept { row, vector: None });
         }
         let (links, stride) = self.layout.links_below(slot);
         let LinkCode::Estimate(form) = code else {
@@ -388,6 +415,12 @@ impl Nodes for Graph<'_> {
         if let Some((slots, place, count)) = self.links_at(node, level) {
             self.read(slots, place, |slot| {
                 out.extend(self.layout.links(slots, slot, count).map(|(link, _)| link.node));
+                if self.for_scan
+                    && level == 0
+                    && let Some(row) = record::row(slot)
+                {
+                    self.rows.borrow_mut().insert(node, Kept { row, vector: record::vector_place(slot) });
+                }
             });
         }
         if remembers {

@@ -502,6 +502,15 @@ pub(super) fn elements(slot: &[u8], dimensions: usize, out: &mut Vec<f32>) {
     out.extend(elements.map(|element| f32::from_le_bytes(*element)));
 }
 
+/// The elements of a vector, where they are, or else in `place`.
+pub(super) fn elements_in<'e>(slot: &'e [u8], dimensions: usize, place: &'e mut Vec<f32>) -> &'e [f32] {
+    let bytes = slot.get(ELEMENTS..ELEMENTS + 4 * dimensions).unwrap_or(&[]);
+    kernel::floats(bytes).unwrap_or_else(|| {
+        elements(slot, dimensions, place);
+        place
+    })
+}
+
 /// The bytes of links above level 0, of which there are none yet.
 pub(super) fn above_slot_bytes(owner: u32, next: Option<Place>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(above::LINKS);

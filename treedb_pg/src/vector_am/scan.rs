@@ -322,6 +322,9 @@ impl State {
             while ready.len() < ranked
                 && let Some(found) = walk.take()
             {
+                if let Some(next) = walk.found().next() {
+                    graph.fetch_vector(next.node);
+                }
                 let row = graph.row(found, query.as_ref(), other);
                 if let Some((_, row)) = row {
                     buffer::expect_row(table, graph.index, graph.layout.place(found.node).block, row);
