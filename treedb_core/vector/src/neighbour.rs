@@ -296,7 +296,9 @@ impl Form {
         let mut sums = [[0.0_f32; LANES]; 2];
         let (chunks, rest) = rotated.as_chunks::<LANES>();
         let (own_chunks, own_rest) = own.as_chunks::<LANES>();
-        for (at, (elements, own)) in chunks.iter().zip(own_chunks).enumerate() {
+        for (at, elements) in chunks.iter().enumerate() {
+            // There is nothing where no product is wanted.
+            let own = own_chunks.get(at).unwrap_or(&[0.0; LANES]);
             let words = encode_lanes::<BITS>(elements, own, steps, &mut sums);
             for (plane, word) in words.into_iter().enumerate() {
                 let from = plane * self.plane() + at * LANES / 8;
