@@ -135,10 +135,14 @@ fn turn_row<const HALF: usize>(row: &mut [f32; LANES]) {
 #[inline(always)]
 fn product(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0_f32; LANES];
-    for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
         for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
             *sum += a * b;
         }
+    }
+    for ((sum, a), b) in sums.iter_mut().zip(a_rest).zip(b_rest) {
+        *sum += a * b;
     }
     sums.iter().sum()
 }
@@ -262,71 +266,103 @@ impl Form {
     #[inline(always)]
     pub(crate) fn encode_inline(self, rotated: &[f32], own: &[f32], bits: &mut [u8]) -> Rounding {
         let squares = product(rotated, rotated);
-        let with_codes = match self.bits {
-            1 => self.encode_signs(rotated, bits),
-            _ => self.encode_numbers(rotated, squares, bits),
+        // Of a vector of zeros no number is of interest.
+        let width = (squares / self.dimensions.max(1) as f32).sqrt() * self.step();
+        let steps = 1.0 / width;
+        let (with_codes, product) = match self.bits {
+            ..=1 => self.encode_numbers::<1>(rotated, own, 0.0, bits),
+            2 => self.encode_numbers::<2>(rotated, own, steps, bits),
+            3 => self.encode_numbers::<3>(rotated, own, steps, bits),
+            _ => self.encode_numbers::<4>(rotated, own, steps, bits),
         };
         if with_codes <= 0.0 || with_codes.is_nan() {
             return Rounding::default();
         }
         let factor = squares / with_codes;
-        let own = if self.of_units { factor * self.product(bits, own) } else { 0.0 };
+        let own = if self.of_units { factor * product } else { 0.0 };
         Rounding { factor, own }
     }
 
-    /// The sum of products of the numbers that bits stand for and of a rotated vector.
+    /// Writes the bits of a rotated difference, of whose elements one is a step if it is multiplied with `steps`. Returns the sums of products
+    /// of the numbers that they stand for with the difference, and with `own`.
     #[inline(always)]
-    fn product(self, bits: &[u8], rotated: &[f32]) -> f32 {
-        let odd = ((1_u32 << self.bits) - 1) as f32;
-        let (mut sums, mut all) = ([0.0_f32; LANES], [0.0_f32; LANES]);
-        for elements in rotated.chunks(LANES) {
-            all.iter_mut().zip(elements).for_each(|(sum, element)| *sum += element);
-        }
-        for (place, plane) in bits.chunks(self.plane().max(1)).enumerate() {
-            let times = (2_u32 << place) as f32;
-            for (bytes, elements) in plane.chunks(LANES / 8).zip(rotated.chunks(LANES)) {
-                let word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
-                for (at, (sum, element)) in sums.iter_mut().zip(elements).enumerate() {
-                    // Without a branch: which bits are set cannot be predicted.
-                    *sum += times * (word >> at & 1) as f32 * element;
+    fn encode_numbers<const BITS: usize>(
+        self,
+        rotated: &[f32],
+        own: &[f32],
+        steps: f32,
+        bits: &mut [u8],
+    ) -> (f32, f32) {
+        let mut sums = [[0.0_f32; LANES]; 2];
+        let (chunks, rest) = rotated.as_chunks::<LANES>();
+        let (own_chunks, own_rest) = own.as_chunks::<LANES>();
+        for (at, elements) in chunks.iter().enumerate() {
+            // There is nothing where no product is wanted.
+            let own = own_chunks.get(at).unwrap_or(&[0.0; LANES]);
+            let words = encode_lanes::<BITS>(elements, own, steps, &mut sums);
+            for (plane, word) in words.into_iter().enumerate() {
+                let from = plane * self.plane() + at * LANES / 8;
+                if let Some(place) = bits.get_mut(from..).and_then(|bits| bits.first_chunk_mut()) {
+                    *place = word.to_le_bytes();
                 }
             }
         }
-        sums.iter().sum::<f32>() - odd * all.iter().sum::<f32>()
-    }
-
-    #[inline(always)]
-    fn encode_signs(self, rotated: &[f32], bits: &mut [u8]) -> f32 {
-        let mut sums = [0.0_f32; LANES];
-        for (byte, elements) in bits.iter_mut().zip(rotated.chunks(8)) {
-            *byte = 0;
-            for (at, (element, sum)) in elements.iter().zip(&mut sums).enumerate() {
-                *byte |= u8::from(*element > 0.0) << at;
-                *sum += element.abs();
+        if !rest.is_empty() {
+            let (mut elements, mut last_own) = ([0.0; LANES], [0.0; LANES]);
+            elements.iter_mut().zip(rest).for_each(|(place, element)| *place = *element);
+            last_own.iter_mut().zip(own_rest).for_each(|(place, element)| *place = *element);
+            let words = encode_lanes::<BITS>(&elements, &last_own, steps, &mut sums);
+            for (plane, word) in words.into_iter().enumerate() {
+                let used = word & ((1 << rest.len()) - 1);
+                let places = bits.iter_mut().skip(plane * self.plane() + chunks.len() * LANES / 8);
+                // The last plane ends here, another one where the next begins.
+                let bytes = used.to_le_bytes().into_iter().take(rest.len().div_ceil(8));
+                places.zip(bytes).for_each(|(place, byte)| *place = byte);
             }
         }
-        sums.iter().sum()
-    }
-
-    #[inline(always)]
-    fn encode_numbers(self, rotated: &[f32], squares: f32, bits: &mut [u8]) -> f32 {
-        bits.fill(0);
-        let width = (squares / self.dimensions.max(1) as f32).sqrt() * self.step();
-        let half = 1_i32 << self.bits >> 1;
-        let mut sums = [0.0_f32; LANES];
-        for (at, element) in rotated.iter().enumerate() {
-            // Of a vector of zeros this is NaN, whose integer is 0.
-            let number = (((element / width).floor() as i32).saturating_add(half)).clamp(0, 2 * half - 1);
-            sums[at % LANES] += (2 * (number - half) + 1) as f32 * element;
-            for plane in 0..self.bits {
-                if let Some(byte) = bits.get_mut(plane * self.plane() + at / 8) {
-                    *byte |= ((number >> plane & 1) as u8) << (at % 8);
-                }
-            }
-        }
-        sums.iter().sum()
+        let [with_codes, with_own] = sums;
+        (with_codes.iter().sum(), with_own.iter().sum())
     }
 }
+
+/// The bits of so many numbers, a word for each plane; the products of what they stand for with the elements and with `own` are added to
+/// the sums.
+#[inline(always)]
+fn encode_lanes<const BITS: usize>(
+    elements: &[f32; LANES],
+    own: &[f32; LANES],
+    steps: f32,
+    [with_codes, with_own]: &mut [[f32; LANES]; 2],
+) -> [u16; BITS] {
+    // Numbers from `-half` to `half - 1`.
+    let half = (1_u32 << BITS >> 1) as f32;
+    let mut numbers = [0_u8; LANES];
+    for at in 0..LANES {
+        let rounded = match BITS {
+            1 => f32::from(elements[at] > 0.0) - 1.0,
+            // The greater one of a NaN and a number is the number.
+            _ => (elements[at] * steps).floor().max(-half).min(half - 1.0),
+        };
+        let stands_for = 2.0 * rounded + 1.0;
+        with_codes[at] += stands_for * elements[at];
+        with_own[at] += stands_for * own[at];
+        // The lowest bits of the sum are the whole number that is added; a conversion would look for others.
+        numbers[at] = (WHOLE + (rounded + half)).to_bits() as u8;
+    }
+    let (eights, _) = numbers.as_chunks::<8>();
+    let mut words = [0; BITS];
+    for (plane, word) in words.iter_mut().enumerate() {
+        for (at, eight) in eights.iter().enumerate() {
+            // One bit of each byte, which the product has in its highest byte.
+            let bits = u64::from_le_bytes(*eight) >> plane & 0x0101_0101_0101_0101;
+            *word |= (bits.wrapping_mul(0x0102_0408_1020_4080) >> 56 << (8 * at)) as u16;
+        }
+    }
+    words
+}
+
+/// Floats of this size are whole numbers.
+const WHOLE: f32 = (1 << 23) as f32;
 
 /// A rotated vector in whole numbers: kept from one to the next, it allocates nothing.
 #[derive(Clone, Debug, Default)]

@@ -6,6 +6,7 @@
 //! Threads of the backend build the graph: they read memory and call nothing of the server.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::graph::{Link, Nodes, NodesMut};
@@ -250,7 +251,9 @@ impl<'g> Prepared<'g> {
 
 /// Nodes whose slots are made at a time: some hundredths of a second's work, against which starting a thread is little.
 const SLOTS: usize = 1024;
-/// The same of nodes whose vectors are fetched for it, and those of all that they are linked to: some megabytes.
+/// Nodes that a thread makes the slots of at a time.
+const PART: usize = 8;
+/// As many as [`SLOTS`], of nodes whose vectors are fetched for it, and those of all that they are linked to: some megabytes.
 const FETCHED: usize = 128;
 
 /// What makes the slots of nodes. It calls nothing of the server.
@@ -356,38 +359,39 @@ impl NodeSlots<'_> {
         slot
     }
 
-    /// The slots of nodes, each with what [`NodeSlots::node`] wants to know, in order.
-    fn nodes(&self, nodes: &[(u32, usize)]) -> Vec<Vec<u8>> {
-        let part = nodes.len().div_ceil(self.threads.max(1)).max(1);
-        let (own, others) = nodes.split_at(part.min(nodes.len()));
-        let make = |nodes: &[(u32, usize)]| -> Vec<Vec<u8>> {
-            let mut work = Work::default();
-            nodes.iter().map(|(node, above)| self.node(*node, *above, &mut work)).collect()
+    /// The slots of nodes, each with what [`NodeSlots::node`] wants to know, in order. The calling thread does `meanwhile`, then it takes part.
+    fn nodes(&self, nodes: &[(u32, usize)], meanwhile: impl FnOnce()) -> Vec<Vec<u8>> {
+        let parts: Vec<&[(u32, usize)]> = nodes.chunks(PART).collect();
+        let next = AtomicUsize::new(0);
+        let make = || {
+            let (mut made, mut work) = (Vec::new(), Work::default());
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(part) = parts.get(at) else { return made };
+                made.extend(part.iter().map(|(node, above)| (*node, self.node(*node, *above, &mut work))));
+            }
         };
-        std::thread::scope(|scope| {
-            let mut parts = Vec::new();
-            if !others.is_empty() {
+        let mut slots = std::thread::scope(|scope| {
+            let mut others = Vec::new();
+            if self.threads > 1 {
                 thread::start_without_signals(&mut || {
-                    for part in others.chunks(part) {
-                        let started = std::thread::Builder::new().spawn_scoped(scope, || make(part));
-                        parts.push((part, started));
-                    }
+                    // Where no more threads can be started, those that there are do it.
+                    let start = |_| std::thread::Builder::new().spawn_scoped(scope, make).ok();
+                    others.extend((1..self.threads).filter_map(start));
                 });
             }
-            let mut slots = make(own);
-            if parts.is_empty() {
-                slots.extend(make(others));
-            }
-            for (part, started) in parts {
-                // Where no more threads can be started, this one does it.
-                match started.map(std::thread::ScopedJoinHandle::join) {
-                    Ok(Ok(others)) => slots.extend(others),
-                    Ok(Err(panic)) => std::panic::resume_unwind(panic),
-                    Err(_) => slots.extend(make(part)),
+            meanwhile();
+            let mut slots = make();
+            for thread in others {
+                match thread.join() {
+                    Ok(others) => slots.extend(others),
+                    Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
             slots
-        })
+        });
+        slots.sort_unstable_by_key(|(node, _)| *node);
+        slots.into_iter().map(|(_, slot)| slot).collect()
     }
 }
 
@@ -426,6 +430,8 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
     // A node without its vector needs no other one's either.
     let needs_vectors = layout.exact;
     let at_once = if spilled.is_some() && needs_vectors { FETCHED } else { SLOTS };
+    // Those that are made are written while other threads make the next ones.
+    let mut made = Vec::new();
     let mut nodes = Vec::with_capacity(at_once);
     for from in (0..rows.len()).step_by(at_once) {
         let (from, to) = (from as u32, rows.len().min(from + at_once) as u32);
@@ -438,8 +444,10 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
         if let Some(spilled) = spilled.as_mut().filter(|_| needs_vectors) {
             slots.fetch(spilled, from, to);
         }
-        slots.nodes(&nodes).into_iter().for_each(|slot| out.add(slot));
+        let before = std::mem::take(&mut made);
+        made = slots.nodes(&nodes, || before.into_iter().for_each(|slot| out.add(slot)));
     }
+    made.into_iter().for_each(|slot| out.add(slot));
     out.write();
     let mut out = Pages::new(index, Slots::Vectors, meta);
     let mut vector = Vec::new();

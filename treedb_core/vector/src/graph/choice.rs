@@ -21,7 +21,7 @@ pub(super) fn choose<S: NodesMut>(
 ) -> Result<Vec<Link<S::Node>>, S::Error> {
     let (first, more) = copies.split_at(copies.len().min(1).min(most));
     let (mut chosen, mut others) = (Vec::with_capacity(most), Vec::with_capacity(most));
-    let mut repeated = Vec::new();
+    let (mut apart, mut repeated) = (Vec::with_capacity(most), Vec::new());
     let mut last: Option<Link<S::Node>> = None;
     for link in near {
         if first.len() + chosen.len() == most {
@@ -33,8 +33,10 @@ pub(super) fn choose<S: NodesMut>(
             && store.is_copy(before.node, link.node)?
         {
             repeated.push(*link);
-        } else if is_apart(store, link, &chosen)? {
+        } else if store.first_within(link.node, link.score, &apart, |_| false)?.is_none() {
+            // Those that are copies of each other are in the same direction: they must not take all links.
             chosen.push(*link);
+            apart.push(link.node);
         } else if others.len() < most {
             others.push(*link);
         }
@@ -45,21 +47,6 @@ pub(super) fn choose<S: NodesMut>(
     Ok(chosen)
 }
 
-/// Whether a node is farther from all of `chosen` than from where the links go out.
-fn is_apart<S: NodesMut>(
-    store: &S,
-    link: &Link<S::Node>,
-    chosen: &[Link<S::Node>],
-) -> Result<bool, S::Error> {
-    for other in chosen {
-        // Those that are copies of each other are in the same direction: they must not take all links.
-        if store.between(link.node, other.node)? <= link.score {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 /// The links of a node by how much they are needed: first those that would be chosen in different directions, then the others, the
 /// nearest first, and at last all copies but one. What is not asked for is not computed.
 ///
@@ -68,6 +55,8 @@ fn is_apart<S: NodesMut>(
 pub struct Ranking<N> {
     /// The nearest first.
     links: Vec<Link<N>>,
+    /// Their nodes.
+    ranked: Vec<N>,
     /// How many of them are copies of the node.
     copies: usize,
     /// Which child of a copy is looked at first by who looks for room below it: another one each time.
@@ -83,6 +72,7 @@ impl<N> Default for Ranking<N> {
     fn default() -> Self {
         Ranking {
             links: Vec::new(),
+            ranked: Vec::new(),
             copies: 0,
             turn: 0,
             apart: Vec::new(),
@@ -103,6 +93,8 @@ impl<N: Copy + Ord> Ranking<N> {
     fn rank<S: NodesMut<Node = N>>(&mut self, store: &S, node: N) -> Result<(), S::Error> {
         self.links.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.node.cmp(&b.node)));
         self.copies = copies::leading(store, node, &self.links)?;
+        self.ranked.clear();
+        self.ranked.extend(self.links.iter().map(|link| link.node));
         self.apart.clear();
         self.apart.resize(self.links.len(), None);
         Ok(())
@@ -115,15 +107,17 @@ impl<N: Copy + Ord> Ranking<N> {
         }
         let mut apart = true;
         if let Some(link) = self.links.get(at).copied() {
-            for before in self.copies..at {
-                let Some(other) = self.links.get(before).copied() else { break };
-                if self.apart.get(before) != Some(&Some(false))
-                    && store.between(link.node, other.node)? <= link.score
-                    && self.is_apart(store, before)?
-                {
+            let mut from = self.copies;
+            while let Some(others) = self.ranked.get(from..at) {
+                let known = self.apart.get(from..at).unwrap_or(&[]);
+                let is_in_direction = |at: usize| known.get(at) == Some(&Some(false));
+                let near = store.first_within(link.node, link.score, others, is_in_direction)?;
+                let Some(before) = near.map(|near| from + near) else { break };
+                if self.is_apart(store, before)? {
                     apart = false;
                     break;
                 }
+                from = before + 1;
             }
         }
         if let Some(place) = self.apart.get_mut(at) {

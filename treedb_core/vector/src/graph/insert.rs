@@ -101,8 +101,13 @@ pub fn plan<S: NodesMut>(
 ) -> Result<Plan<S::Node>, S::Error> {
     let entry = store.entry()?;
     let mut near_beside = Vec::with_capacity(beside.len());
-    for (other, level) in beside {
-        near_beside.push((Link { score: store.score(query, *other)?, node: *other }, *level));
+    if !beside.is_empty() {
+        let Scratch { links, scores, .. } = scratch;
+        links.clear();
+        links.extend(beside.iter().map(|(other, _)| *other));
+        store.scores(query, links, scores)?;
+        let links = beside.iter().zip(&*scores);
+        near_beside.extend(links.map(|((node, level), score)| (Link { score: *score, node: *node }, *level)));
     }
     let mut nearest = Vec::new();
     if let Some((entry, top)) = entry {

@@ -148,6 +148,21 @@ pub trait NodesMut: Nodes {
     fn level(&self, node: Self::Node) -> Result<u8, Self::Error>;
     /// How far two nodes are from each other.
     fn between(&self, a: Self::Node, b: Self::Node) -> Result<f32, Self::Error>;
+    /// The place of the first of other nodes that is at most so far from a node, without those that are left out.
+    fn first_within(
+        &self,
+        node: Self::Node,
+        score: f32,
+        others: &[Self::Node],
+        is_left_out: impl Fn(usize) -> bool,
+    ) -> Result<Option<usize>, Self::Error> {
+        for (at, other) in others.iter().enumerate() {
+            if !is_left_out(at) && self.between(node, *other)? <= score {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
     /// Whether two nodes have the same vector, as far as scores can tell.
     fn is_copy(&self, a: Self::Node, b: Self::Node) -> Result<bool, Self::Error>;
     /// The invariants hold after the changes made since the last call, of at most four nodes, or of the root, the entry

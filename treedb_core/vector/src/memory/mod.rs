@@ -392,14 +392,7 @@ impl MemoryGraph {
     /// The factors of a node's codes, without the squared length if the metric does not need it.
     #[inline]
     fn factors(&self, node: u32) -> Factors {
-        let factors = match self.factors.get(node) {
-            [scale, sum, squares] => [*scale, *sum, *squares],
-            [scale, sum] => [*scale, *sum, 0],
-            _ => [0; 3],
-        };
-        let [scale, sum, squares] = factors;
-        let (scale, squares) = (f32::from_bits(scale), f32::from_bits(squares));
-        Factors { scale, squares, sum: sum.cast_signed() }
+        factors_of(self.factors.get(node))
     }
 
     /// Steele and others' splitmix64: the same graph from the same inserts.
@@ -409,4 +402,17 @@ impl MemoryGraph {
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ mixed >> 31
     }
+}
+
+/// What a record of factors says.
+#[inline]
+fn factors_of(record: &[u32]) -> Factors {
+    let factors = match record {
+        [scale, sum, squares] => [*scale, *sum, *squares],
+        [scale, sum] => [*scale, *sum, 0],
+        _ => [0; 3],
+    };
+    let [scale, sum, squares] = factors;
+    let (scale, squares) = (f32::from_bits(scale), f32::from_bits(squares));
+    Factors { scale, squares, sum: sum.cast_signed() }
 }

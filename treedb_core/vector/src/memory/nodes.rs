@@ -2,10 +2,10 @@
 
 use std::convert::Infallible;
 
-use super::MemoryGraph;
 use super::above::{put, take};
 use super::search::Query;
 use super::vectors::Elements;
+use super::{MemoryGraph, factors_of};
 use crate::code;
 use crate::graph::{Link, Nodes, NodesMut};
 use crate::kernel;
@@ -69,14 +69,20 @@ impl MemoryGraph {
         *numbers = *numbers & !0xff | count.min(0xff) as u32;
     }
 
-    /// Asks for what the scores of nodes need before it is needed; the codes, if they are what is compared, in `codes`.
+    /// Asks for what the scores of nodes need before it is needed: the codes and their factors, if they are what is compared.
     #[inline]
-    fn fetch<'s>(&'s self, nodes: &[u32], dots: bool, codes: &mut [&'s [u8]; TOGETHER]) {
-        for (place, node) in codes.iter_mut().zip(nodes) {
+    fn fetch<'s>(
+        &'s self,
+        nodes: &[u32],
+        dots: bool,
+        (codes, factors): (&mut [&'s [u8]; TOGETHER], &mut [&'s [u32]; TOGETHER]),
+    ) {
+        for ((codes, factors), node) in codes.iter_mut().zip(factors).zip(nodes) {
             if dots {
-                *place = self.codes.get(*node);
-                kernel::prefetch(place);
-                kernel::prefetch(self.factors.get(*node));
+                *codes = self.codes.get(*node);
+                kernel::prefetch(codes);
+                *factors = self.factors.get(*node);
+                kernel::prefetch(factors);
             } else {
                 self.prefetch(*node);
             }
@@ -126,18 +132,18 @@ impl Nodes for MemoryGraph {
         out.clear();
         let by_codes = !self.exact && self.few.is_none();
         let dots = by_codes && matches!(self.metric, Metric::Cosine | Metric::InnerProduct | Metric::L2);
-        let mut next = [&[][..]; TOGETHER];
+        let (mut next, mut next_factors) = ([&[][..]; TOGETHER], [&[][..]; TOGETHER]);
         let mut blocks = nodes.chunks(TOGETHER);
         let mut block = blocks.next().unwrap_or(&[]);
-        self.fetch(block, dots, &mut next);
+        self.fetch(block, dots, (&mut next, &mut next_factors));
         while !block.is_empty() {
-            let (codes, following) = (next, blocks.next().unwrap_or(&[]));
-            self.fetch(following, dots, &mut next);
+            let (codes, factors, following) = (next, next_factors, blocks.next().unwrap_or(&[]));
+            self.fetch(following, dots, (&mut next, &mut next_factors));
             if dots {
                 let (codes, mut products) = (codes.get(..block.len()).unwrap_or(&[]), [0; TOGETHER]);
                 (self.kernels.codes_of)(codes, query.coded.codes, &mut products);
-                out.extend(block.iter().zip(products).map(|(node, products)| {
-                    code::score_of(self.metric, self.factors(*node), query.coded.factors, products)
+                out.extend(block.iter().zip(factors).zip(products).map(|((_, factors), products)| {
+                    code::score_of(self.metric, factors_of(factors), query.coded.factors, products)
                 }));
             } else {
                 for node in block {
@@ -251,6 +257,22 @@ impl NodesMut for MemoryGraph {
             Some(few) => few.between(self.scored(a), self.scored(b)),
             None => code::score(self.metric, &self.kernels, self.scored(a), self.scored(b)),
         })
+    }
+
+    fn first_within(
+        &self,
+        node: u32,
+        score: f32,
+        others: &[u32],
+        is_left_out: impl Fn(usize) -> bool,
+    ) -> Result<Option<usize>, Infallible> {
+        let query = self.query(node);
+        for (at, other) in others.iter().enumerate() {
+            if !is_left_out(at) && self.score(&query, *other)? <= score {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
     }
 
     fn is_copy(&self, a: u32, b: u32) -> Result<bool, Infallible> {

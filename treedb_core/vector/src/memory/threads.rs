@@ -23,14 +23,17 @@ pub trait Host {
     fn interrupt(&mut self) {}
 }
 
+/// A thread takes so small a share of what is left for it at a time.
+const SHARES: usize = 4;
+
 /// A program that does nothing else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Undisturbed;
 
 impl Host for Undisturbed {}
 
-/// Calls `work` with every number of a range, on as many threads as there are `workers`; the results in order. A thread takes `taken`
-/// numbers at a time, and is started if there are so many for it.
+/// Calls `work` with every number of a range, on as many threads as there are `workers`; the results in order. A thread is started if there
+/// are `taken` numbers for it. It takes at most so many at a time, and fewer towards the end, so that none waits long for another.
 pub(super) fn divide<W: Send, T: Send>(
     workers: &mut [W],
     range: Range<usize>,
@@ -60,12 +63,18 @@ fn divide_until_interrupted<W: Send, T: Send>(
     work: &(impl Fn(&mut W, usize) -> T + Sync),
 ) -> Vec<(usize, T)> {
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    // As many as have something to do.
+    let useful = (numbers.len() / taken).saturating_sub(1).min(workers.len().saturating_sub(1));
+    let shares = SHARES * (1 + useful);
+    let take = |from: usize| (numbers.len().saturating_sub(from) / shares).clamp(1, taken);
     let run = |worker: &mut W, is_interrupted: &mut dyn FnMut() -> bool| {
         let mut done = Vec::new();
         while !stop.load(Ordering::Relaxed) {
-            let from = next.fetch_add(taken, Ordering::Relaxed);
+            let taken =
+                next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |from| Some(from + take(from)));
+            let from = taken.unwrap_or(numbers.len());
             let Some(left) = numbers.get(from..).filter(|left| !left.is_empty()) else { break };
-            done.extend(left.iter().take(taken).map(|number| (*number, work(worker, *number))));
+            done.extend(left.iter().take(take(from)).map(|number| (*number, work(worker, *number))));
             if is_interrupted() {
                 stop.store(true, Ordering::Relaxed);
             }
@@ -73,8 +82,6 @@ fn divide_until_interrupted<W: Send, T: Send>(
         done
     };
     let Some((own, others)) = workers.split_first_mut() else { return Vec::new() };
-    // As many as have something to do.
-    let useful = (numbers.len() / taken).saturating_sub(1).min(others.len());
     let mut others = others.get_mut(..useful).filter(|others| !others.is_empty());
     thread::scope(|scope| {
         let mut threads = Vec::new();
