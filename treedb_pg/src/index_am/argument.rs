@@ -11,6 +11,7 @@ use pgrx::pg_sys;
 
 use super::column::{Column, Order};
 use super::kind::Kind;
+use super::stored::Compression;
 use crate::shim::comparison::OtherType;
 use crate::shim::datum::Datum;
 use crate::shim::error::{SqlState, fail};
@@ -99,7 +100,7 @@ impl Column {
                 }
                 self.encode_int(number, &mut value);
             }
-            _ => _ = self.encode_as(kind, argument, false, &mut value),
+            _ => _ = self.encode_as(kind, argument, Compression::No, &mut value),
         }
         Asked::one(match strategy {
             Strategy::Equal => return Asked::Value(value),

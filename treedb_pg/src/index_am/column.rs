@@ -35,7 +35,7 @@ use std::cmp::Ordering;
 use pgrx::pg_sys;
 
 use super::kind::Kind;
-use super::stored::{self, Stored};
+use super::stored::{self, Compression, Stored};
 use crate::shim::comparison::Comparison;
 use crate::shim::datum::{Bytes, Datum, Layout, TextBytes};
 use crate::shim::index_scan::{ColumnValue, FixedColumn};
@@ -144,12 +144,17 @@ impl Column {
 
     /// Appends a value of the column's type, as short as possible; false if the entry will not give back exactly this
     /// value.
-    pub(super) fn encode_compressed(&self, datum: Datum<'_>, out: &mut Vec<u8>) -> bool {
+    pub(super) fn encode_compressed(
+        &self,
+        datum: Datum<'_>,
+        compression: Compression,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let from = out.len();
-        let exact = self.encode(datum, true, out);
+        let exact = self.encode(datum, compression, out);
         if self.compresses() {
             let mut compressed = vec![COMPRESSED];
-            stored::append_prefixed(&plain_bytes(self.kind, datum), true, &mut compressed);
+            stored::append_prefixed(&plain_bytes(self.kind, datum), compression, &mut compressed);
             if compressed.len() < out.len() - from {
                 out.truncate(from);
                 out.append(&mut compressed);
@@ -185,12 +190,18 @@ impl Column {
 
     /// Appends a value of the column's type, long ones compressed if that keeps the order and if asked to; false if the
     /// entry will not give back exactly this value.
-    pub(super) fn encode(&self, datum: Datum<'_>, compress: bool, out: &mut Vec<u8>) -> bool {
+    pub(super) fn encode(&self, datum: Datum<'_>, compress: Compression, out: &mut Vec<u8>) -> bool {
         self.encode_as(self.kind, datum, compress, out)
     }
 
     /// Appends a value of another kind whose encoding has the same order.
-    pub(super) fn encode_as(&self, kind: Kind, datum: Datum<'_>, compress: bool, out: &mut Vec<u8>) -> bool {
+    pub(super) fn encode_as(
+        &self,
+        kind: Kind,
+        datum: Datum<'_>,
+        compress: Compression,
+        out: &mut Vec<u8>,
+    ) -> bool {
         out.push(VALUE);
         let from = out.len();
         let mut exact = true;

@@ -3,7 +3,7 @@
 //! | offset in the payload | size | what |
 //! |---|---|---|
 //! | 0 | 4 | magic "TDBt" |
-//! | 4 | 2 | version, 3; 4 if some key in the order of its bytes is compressed; 5 if facts tell the types of values; 6 if there may be grouped leaves |
+//! | 4 | 2 | version, 3; 4 if some key in the order of its bytes is compressed; 5 if facts tell the types of values; 6 if there may be grouped leaves; 7 if some value may be compressed by `lz4` |
 //! | 6 | 2 | level of the root |
 //! | 8 | 4 | block of the root |
 //! | 12 | 4 | facts, see [`fact`] |
@@ -20,8 +20,10 @@ const WITH_COMPRESSED: u16 = 4;
 const WITH_TYPES: u16 = 5;
 /// Version of an index with grouped leaves.
 const WITH_GROUPED: u16 = 6;
+/// Version of an index with values that are compressed by `lz4`.
+const WITH_LZ4: u16 = 7;
 /// Meta pages of this access method.
-const FORMAT: Format = Format { magic: *b"TDBt", versions: VERSION..=WITH_GROUPED, name: "a meta page" };
+const FORMAT: Format = Format { magic: *b"TDBt", versions: VERSION..=WITH_LZ4, name: "a meta page" };
 /// Bytes of the payload in use.
 const BYTES: usize = 20;
 
@@ -39,6 +41,8 @@ pub(crate) mod fact {
     pub(crate) const OTHER_TYPES_SHIFT: u32 = 4;
     /// Some leaf may be a grouped one.
     pub(crate) const GROUPED: u32 = 128;
+    /// Some value may be compressed by `lz4`.
+    pub(crate) const LZ4: u32 = 256;
 }
 
 /// What the meta page says.
@@ -73,7 +77,8 @@ impl Meta {
 
     /// What a meta page has at the beginning of its payload, [`HEADER`](crate::pages::page::HEADER).
     pub(super) fn bytes(&self) -> [u8; BYTES] {
-        let version = match self.facts & (fact::TYPED | fact::COMPRESSED | fact::GROUPED) {
+        let version = match self.facts & (fact::TYPED | fact::COMPRESSED | fact::GROUPED | fact::LZ4) {
+            facts if facts & fact::LZ4 != 0 => WITH_LZ4,
             facts if facts & fact::GROUPED != 0 => WITH_GROUPED,
             0 => VERSION,
             fact::COMPRESSED => WITH_COMPRESSED,

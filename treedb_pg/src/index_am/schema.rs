@@ -31,7 +31,7 @@ use treedb_query::access::RowId;
 use super::column::{self, Column, NULL_LAST, Order, VALUE};
 use super::kind::Kind;
 use super::meta::fact;
-use super::stored;
+use super::stored::{self, Compression};
 use crate::pages::page::Damage;
 use crate::shim::datum::Layout;
 use crate::shim::error::{SqlState, fail, fail_about, fail_with_detail};
@@ -46,7 +46,7 @@ use crate::types::keyset;
 pub(super) const ADDRESS: usize = 6;
 /// The longest entry, key and value together, address included: two fit a page beside a bound as long as they are. An
 /// entry of one column of text or bytea, without included ones, fits if btree takes the value as it is or compressed by `pglz`;
-/// not if only `lz4` makes it short enough. Of several columns each may take a few bytes more than in btree, such as NULLs
+/// by `lz4`, if it is a few bytes shorter than what btree takes. Of several columns each may take a few bytes more than in btree, such as NULLs
 /// (1 instead of 0), float4 (9 instead of 4) and short values (3 instead of 1 beside the bytes).
 pub(super) const MAX_ENTRY: usize = 2702;
 
@@ -60,7 +60,27 @@ enum Compress {
     /// What the entry has as the server passes it, see [`super::stored`].
     Stored,
     /// And key columns that are in the order of their bytes.
-    All,
+    All(Compression),
+}
+
+impl Compress {
+    /// Whether values that are stored as the server passes them are compressed.
+    fn of_stored(self) -> Compression {
+        match self {
+            Compress::Nothing => Compression::No,
+            Compress::Stored => Compression::Pglz,
+            Compress::All(compression) => compression,
+        }
+    }
+
+    /// What is true of an index with such an entry.
+    fn facts(self) -> u32 {
+        match self {
+            Compress::Nothing | Compress::Stored => 0,
+            Compress::All(Compression::Shorter) => fact::COMPRESSED | fact::LZ4,
+            Compress::All(_) => fact::COMPRESSED,
+        }
+    }
 }
 
 /// The columns of an index.
@@ -185,10 +205,11 @@ impl Schema {
 
     /// Makes `entry` that of a row, in an index with one for each; returns the facts it is evidence of.
     pub(super) fn entry(&self, row: &IndexRow<'_>, entry: &mut Entry) -> u32 {
-        for compress in [Compress::Nothing, Compress::Stored, Compress::All] {
+        let all = [Compression::Pglz, Compression::Shorter].map(Compress::All);
+        for compress in [Compress::Nothing, Compress::Stored].into_iter().chain(all) {
             self.encode(row, compress, entry);
             if !entry.is_too_long() {
-                return if compress == Compress::All { fact::COMPRESSED } else { 0 };
+                return compress.facts();
             }
         }
         let index = row.index();
@@ -210,11 +231,11 @@ impl Schema {
     fn encode(&self, row: &IndexRow<'_>, compress: Compress, entry: &mut Entry) {
         entry.clear();
         let Entry { key, value } = entry;
-        let stored = compress != Compress::Nothing;
+        let stored = compress.of_stored();
         if !self.included.is_empty() {
             value.push(0);
         }
-        if compress == Compress::All && self.compresses {
+        if matches!(compress, Compress::All(_)) && self.compresses {
             key.push(COMPRESSED_KEY);
         }
         for (number, column) in self.columns.iter().enumerate() {
@@ -223,7 +244,7 @@ impl Schema {
                 continue;
             };
             let exact = match compress {
-                Compress::All => column.encode_compressed(datum, key),
+                Compress::All(compression) => column.encode_compressed(datum, compression, key),
                 _ => column.encode(datum, stored, key),
             };
             if !exact {

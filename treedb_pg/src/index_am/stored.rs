@@ -7,12 +7,13 @@
 //! | with a length header | length (15 bits; bit 15: compressed), big-endian; the bytes without their header |
 //!
 //! A length of 32767 stands for one that follows in four bytes (only arguments of a scan are that long). A compressed
-//! value is its length (4 bytes) and what the server's `pglz` made of it. Values are compressed only in entries that are
-//! too long otherwise, always by the same method: so a row has the same entry whenever it is computed.
+//! value is its length (4 bytes, the method in the two upper bits: 0 for the server's `pglz`, 1 for `lz4`) and what the method made
+//! of it. Values are compressed only in entries that are too long otherwise, by `pglz`, and where that is not enough by the method
+//! that makes them shorter: so a row has the same entry whenever it is computed.
 
 use std::borrow::Cow;
 
-use crate::shim::compression;
+use crate::shim::compression::{self, Method};
 use crate::shim::datum::{Datum, Layout};
 use crate::shim::index_scan::ColumnValue;
 
@@ -22,6 +23,25 @@ const COMPRESSED: u16 = 1 << 15;
 const LONG: u16 = COMPRESSED - 1;
 /// Values shorter than this are never compressed.
 const WORTH_COMPRESSING: usize = 64;
+
+/// Whether long values are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Compression {
+    No,
+    Pglz,
+    /// By the method that makes a value shorter.
+    Shorter,
+}
+
+impl Compression {
+    fn methods(self) -> &'static [Method] {
+        match self {
+            Compression::No => &[],
+            Compression::Pglz => &[Method::Pglz],
+            Compression::Shorter => &[Method::Pglz, Method::Lz4],
+        }
+    }
+}
 
 /// A value with a length header, as it is in an entry.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +83,7 @@ pub(super) fn size(layout: Layout) -> Option<usize> {
 }
 
 /// Appends a value.
-pub(super) fn append(datum: Datum<'_>, compress: bool, out: &mut Vec<u8>) {
+pub(super) fn append(datum: Datum<'_>, compress: Compression, out: &mut Vec<u8>) {
     match datum.layout() {
         Layout::Word => out.extend_from_slice(&(datum.word() as u64).to_be_bytes()),
         Layout::Fixed(_) => out.extend_from_slice(datum.fixed_bytes()),
@@ -73,12 +93,11 @@ pub(super) fn append(datum: Datum<'_>, compress: bool, out: &mut Vec<u8>) {
 }
 
 /// Appends bytes with their length.
-pub(super) fn append_prefixed(bytes: &[u8], compress: bool, out: &mut Vec<u8>) {
-    if compress
-        && bytes.len() >= WORTH_COMPRESSING
-        && let Some(compressed) = compression::compress(bytes)
-        && compressed.len() < usize::from(LONG)
-    {
+pub(super) fn append_prefixed(bytes: &[u8], compress: Compression, out: &mut Vec<u8>) {
+    let methods = if bytes.len() >= WORTH_COMPRESSING { compress.methods() } else { &[] };
+    let most = usize::from(LONG - 1);
+    let compressed = methods.iter().filter_map(|method| compression::compress(bytes, *method, most));
+    if let Some(compressed) = compressed.min_by_key(Vec::len) {
         out.extend_from_slice(&(COMPRESSED | compressed.len() as u16).to_be_bytes());
         out.extend_from_slice(&compressed);
         return;
@@ -123,7 +142,11 @@ pub(super) fn into_value(value: Cow<'_, [u8]>) -> Option<ColumnValue<'_>> {
         Cow::Borrowed(value) => value.get(from..)?.get(..len)?.into(),
         Cow::Owned(value) => value.get(from..)?.get(..len)?.to_vec().into(),
     };
-    Some(if compressed { ColumnValue::Compressed(bytes) } else { ColumnValue::Varlena(bytes) })
+    Some(match compressed {
+        true if compression::is_of_every_server(&bytes) => ColumnValue::Compressed(bytes),
+        true => ColumnValue::Varlena(compression::decompress(&bytes, usize::MAX).into()),
+        false => ColumnValue::Varlena(bytes),
+    })
 }
 
 /// A value of fixed length, to be returned.

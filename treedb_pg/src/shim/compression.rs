@@ -1,4 +1,4 @@
-//! The server's own compression of values, `pglz`.
+//! Compression of values: the server's own, `pglz`, and `lz4`, which servers may be built without.
 
 use std::ffi::{c_char, c_void};
 
@@ -6,6 +6,17 @@ use super::error::{REINDEX, SqlState, fail_with_detail};
 
 /// Bytes of the length before a compressed value.
 pub(super) const LENGTH: usize = 4;
+/// The method is in the two upper bits of the length, as in the server's own headers: no value has as many bytes.
+const METHOD_SHIFT: u32 = 30;
+/// A byte of `lz4` output stands for no more bytes.
+const MOST_BY_LZ4: usize = 256;
+
+/// How a value is compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Method {
+    Pglz,
+    Lz4,
+}
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" {
@@ -25,8 +36,30 @@ unsafe extern "C" {
     static STRATEGY: *const c_void;
 }
 
-/// The length of `bytes` (4 bytes, big-endian) and what `pglz` makes of them; `None` if that is hardly shorter.
-pub(crate) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
+/// The length of `bytes` with the method (4 bytes, big-endian) and what the method makes of them, at most `most` bytes; `None` if
+/// that is more, or hardly shorter than `bytes`.
+pub(crate) fn compress(bytes: &[u8], method: Method, most: usize) -> Option<Vec<u8>> {
+    let compressed = match method {
+        Method::Pglz => by_pglz(bytes),
+        Method::Lz4 => by_lz4(bytes, most),
+    };
+    compressed.filter(|compressed| compressed.len() <= most)
+}
+
+fn by_lz4(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
+    if bytes.len() > most.saturating_mul(MOST_BY_LZ4) {
+        return None;
+    }
+    let len = u32::try_from(bytes.len()).ok().filter(|len| len >> METHOD_SHIFT == 0)?;
+    let mut place = vec![0_u8; LENGTH + lz4_flex::block::get_maximum_output_size(bytes.len())];
+    let (length, rest) = place.split_first_chunk_mut::<LENGTH>()?;
+    *length = (len | 1 << METHOD_SHIFT).to_be_bytes();
+    let written = lz4_flex::block::compress_into(bytes, rest).ok()?;
+    place.truncate(LENGTH + written);
+    (place.len() < bytes.len()).then_some(place)
+}
+
+fn by_pglz(bytes: &[u8]) -> Option<Vec<u8>> {
     let len = i32::try_from(bytes.len()).ok()?;
     // The server writes up to four bytes beyond the length of its input.
     let mut place = vec![0_u8; bytes.len() + 4 + LENGTH];
@@ -38,7 +71,7 @@ pub(crate) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(place)
 }
 
-/// The first bytes of what [`compress`] was given, at most `most`; an SQL error if they are damaged.
+/// The first bytes of what [`compress`] was given, at least `most` of them if there are as many; an SQL error if they are damaged.
 pub(crate) fn decompress(compressed: &[u8], most: usize) -> Vec<u8> {
     match decompress_quietly(compressed, most) {
         Some(bytes) => bytes,
@@ -54,7 +87,14 @@ pub(crate) fn decompress(compressed: &[u8], most: usize) -> Vec<u8> {
 /// The same; `None` if they are damaged.
 pub(crate) fn decompress_quietly(compressed: &[u8], most: usize) -> Option<Vec<u8>> {
     let (length, bytes) = compressed.split_first_chunk::<LENGTH>()?;
-    let whole = usize::try_from(i32::from_be_bytes(*length)).ok()?;
+    let word = u32::from_be_bytes(*length);
+    let whole = usize::try_from(word & ((1 << METHOD_SHIFT) - 1)).ok()?;
+    match word >> METHOD_SHIFT {
+        0 => {}
+        // Its beginning alone is not to be had.
+        1 => return from_lz4(bytes, whole),
+        _ => return None,
+    }
     // A byte of `pglz` output stands for less than 256 bytes, so a damaged length allocates no more than that.
     if whole > bytes.len().saturating_mul(256) {
         return None;
@@ -65,4 +105,20 @@ pub(crate) fn decompress_quietly(compressed: &[u8], most: usize) -> Option<Vec<u
     // SAFETY: the server reads as many bytes as there are, and writes at most `len`.
     let written = unsafe { pglz_decompress(from, bytes.len() as i32, to, len as i32, len == whole) };
     (usize::try_from(written) == Ok(len)).then_some(place)
+}
+
+fn from_lz4(bytes: &[u8], whole: usize) -> Option<Vec<u8>> {
+    if whole > bytes.len().saturating_mul(MOST_BY_LZ4) {
+        return None;
+    }
+    let mut place = vec![0_u8; whole];
+    let written = lz4_flex::block::decompress_into(bytes, &mut place).ok()?;
+    (written == whole).then_some(place)
+}
+
+/// Whether every server can decompress what [`compress`] made.
+pub(crate) fn is_of_every_server(compressed: &[u8]) -> bool {
+    compressed
+        .first_chunk()
+        .is_some_and(|length: &[u8; LENGTH]| u32::from_be_bytes(*length) >> METHOD_SHIFT == 0)
 }

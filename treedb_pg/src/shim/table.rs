@@ -316,6 +316,8 @@ impl<'s> TableScan<'s> {
                 "Move the collection to a table USING heap.",
             );
         }
+        // The server notes for serializable transactions what a scan of all rows has read, not what one of a range has.
+        snapshot.lock_predicate(*table.get());
         // SAFETY: as `all`; the server copies the addresses.
         let scan =
             unsafe { pg_sys::table_beginscan_tidrange(raw, snapshot.raw(), &raw mut low, &raw mut high) };
