@@ -60,6 +60,18 @@ ALTER OPERATOR ? (bson, text) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR ?| (bson, text[]) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR ?& (bson, text[]) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 
+-- Comparisons of values are estimated by the statistics of documents.
+CREATE FUNCTION valuesel(internal, oid, internal, int4) RETURNS float8 LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_valuesel';
+COMMENT ON FUNCTION valuesel(internal, oid, internal, int4) IS 'tells the planner of how many rows a comparison of values is true';
+CREATE FUNCTION valuejoinsel(internal, oid, internal, int2, internal) RETURNS float8 LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_valuejoinsel';
+COMMENT ON FUNCTION valuejoinsel(internal, oid, internal, int2, internal) IS 'the same where the values come from two tables';
+ALTER OPERATOR < (bson_value, bson_value) SET (RESTRICT = valuesel, JOIN = valuejoinsel);
+ALTER OPERATOR <= (bson_value, bson_value) SET (RESTRICT = valuesel, JOIN = valuejoinsel);
+ALTER OPERATOR = (bson_value, bson_value) SET (RESTRICT = valuesel, JOIN = valuejoinsel);
+ALTER OPERATOR <> (bson_value, bson_value) SET (RESTRICT = valuesel, JOIN = valuejoinsel);
+ALTER OPERATOR >= (bson_value, bson_value) SET (RESTRICT = valuesel, JOIN = valuejoinsel);
+ALTER OPERATOR > (bson_value, bson_value) SET (RESTRICT = valuesel, JOIN = valuejoinsel);
+
 -- Vectors: an access method for their indexes.
 
 CREATE FUNCTION hnsw_handler(internal) RETURNS index_am_handler

@@ -93,3 +93,17 @@ pg_function! {
         args.filter_share(&FILTERS)
     }
 }
+
+pg_function! {
+    /// The estimator of comparisons of values: the share of a table's rows of which one is true.
+    fn treedb_valuesel(args: [Internal, Oid, Internal, Int4]) -> f64 {
+        args.value_share(&FILTERS)
+    }
+}
+
+pg_function! {
+    /// The estimator of these between two tables: the share of all pairs of rows.
+    fn treedb_valuejoinsel(args: [Internal, Oid, Internal, Int2, Internal]) -> f64 {
+        args.value_join_share(&FILTERS)
+    }
+}

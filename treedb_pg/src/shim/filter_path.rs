@@ -29,7 +29,7 @@ use pgrx::pg_sys;
 use super::custom_path::{self, Columns};
 use super::custom_scan::argument_of;
 use super::datum::Datum;
-use super::filter_scan::{FilteredRows, Methods, Scanned};
+use super::filter_scan::{FilteredRows, Methods, Scanned, ValueStatistics};
 use super::function::Args;
 use super::row_order::{AskedOrder, RowOrder};
 use super::scan_node::new_plan;
@@ -55,7 +55,7 @@ const UNKNOWN_SHARE: f64 = 0.001;
 /// A search that the planner's hook knows.
 pub(crate) struct FilterPaths {
     column: &'static CStr,
-    values: &'static [ValueFunction],
+    pub(super) values: &'static [ValueFunction],
     operators: &'static [FilterOperator],
     filter_of_values: fn(&[u8], &[Wanted]) -> Option<Vec<u8>>,
     filter_of_all: fn(&[&[u8]]) -> Vec<u8>,
@@ -63,6 +63,7 @@ pub(crate) struct FilterPaths {
     pub(super) scan: &'static pg_sys::CustomScanMethods,
     estimate: fn(Scanned, &Argument<'_>, bool, Option<&RowOrder>) -> Option<Estimate>,
     share: fn(Scanned, &Argument<'_>, bool) -> Option<f64>,
+    pub(super) statistics: fn(Scanned, &[u8]) -> Option<ValueStatistics>,
 }
 
 // SAFETY: its methods are constants of the program.
@@ -83,6 +84,7 @@ impl FilterPaths {
             scan: Methods::<T>::SCAN,
             estimate: T::estimate,
             share: T::share,
+            statistics: T::statistics,
         }
     }
 
@@ -580,30 +582,49 @@ impl FilterPaths {
             let document = document.cast::<pg_sys::Var>();
             if (*document.cast::<pg_sys::Node>()).type_ != pg_sys::NodeTag::T_Var
                 || (*document).varlevelsup != 0
-                || (*document).varno <= 0
-                || (*document).varno >= (*root).simple_rel_array_size
             {
                 return None;
             }
-            if are_rows_hidden(root) {
-                return None;
-            }
-            let number = (*document).varno as usize;
-            let rel = (*(*root).simple_rel_array.add(number)).as_mut()?;
-            let entry = *(*root).simple_rte_array.add(number);
-            let table = self.scanned(entry).filter(|table| table.column == (*document).varattno)?;
-            // As for statistics that the server keeps: not for those who may not read the column.
-            let user = compat::checked_as(rel, entry);
-            let user = if user == pg_sys::InvalidOid { pg_sys::GetUserId() } else { user };
-            let select = compat::class_privileges(pg_sys::ACL_SELECT);
-            if pg_sys::pg_class_aclcheck(table.table, user, select) != pg_sys::AclResult::ACLCHECK_OK {
-                return None;
-            }
+            let table = self.readable(root, (*document).varno, (*document).varattno)?;
             let filter = operator.filter_of(pg_sys::estimate_expression_value(root, wanted))?;
             let value = argument_of(filter, |_| None);
             let exact = operator.filter.is_none();
             let known = operator.finds_few || !matches!(value, Argument::Expression(_));
             known.then(|| (self.share)(table, &value, exact)).flatten()
         }
+    }
+
+    /// The table of relation `number` with documents in this column, if the user may know what its statistics say.
+    ///
+    /// # Safety
+    /// The planner.
+    pub(super) unsafe fn readable(
+        &self,
+        root: *mut pg_sys::PlannerInfo,
+        number: i32,
+        column: i16,
+    ) -> Option<Scanned> {
+        // SAFETY: the planner has arrays of as many relations as it says.
+        unsafe {
+            if number <= 0 || number >= (*root).simple_rel_array_size || are_rows_hidden(root) {
+                return None;
+            }
+            let number = number as usize;
+            let rel = (*(*root).simple_rel_array.add(number)).as_mut()?;
+            let entry = *(*root).simple_rte_array.add(number);
+            let table = self.scanned(entry).filter(|table| table.column == column)?;
+            // As for statistics that the server keeps: not for those who may not read the column.
+            let user = compat::checked_as(rel, entry);
+            let user = if user == pg_sys::InvalidOid { pg_sys::GetUserId() } else { user };
+            let select = compat::class_privileges(pg_sys::ACL_SELECT);
+            let allowed = pg_sys::pg_class_aclcheck(table.table, user, select);
+            (allowed == pg_sys::AclResult::ACLCHECK_OK).then_some(table)
+        }
+    }
+
+    /// The share of a table's rows whose value at a path is what all of these ask for; `None` if nothing is known.
+    pub(super) fn share_of_values(&self, table: Scanned, path: &[u8], wanted: &[Wanted]) -> Option<f64> {
+        let search = Search::implied(&(self.filter_of_values)(path, wanted)?);
+        (self.share)(table, &search.value, false)
     }
 }

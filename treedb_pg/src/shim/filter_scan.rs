@@ -35,6 +35,22 @@ pub(crate) struct Scanned {
     pub(crate) column: i16,
 }
 
+/// What statistics say of the values at a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ValueStatistics {
+    /// The share of the rows without a value.
+    pub(crate) missing: f64,
+    /// The number of different values, at least 1.
+    pub(crate) distinct: f64,
+}
+
+impl ValueStatistics {
+    /// The share of the rows that have one value of which nothing is known.
+    pub(crate) fn equal(self) -> f64 {
+        (1.0 - self.missing) / self.distinct
+    }
+}
+
 /// A scan as EXPLAIN finds it.
 pub(crate) struct Given<'a> {
     pub(crate) table: Scanned,
@@ -73,6 +89,10 @@ pub(crate) trait FilteredRows: Sized + 'static {
 
     /// Which share of the rows matches; `None` if nothing is known. It must not raise errors either.
     fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64>;
+
+    /// What statistics say of the values at a dotted path, in the database's encoding; `None` if there are none. It must not raise
+    /// errors either.
+    fn statistics(table: Scanned, path: &[u8]) -> Option<ValueStatistics>;
 
     /// Begins a search under the snapshot of the statement; `column` of the table has the documents. With an order, rows come in
     /// that order, whether an index gives it or not.

@@ -42,8 +42,13 @@ impl Comparison {
         (c"bson_value_gt", Comparison::Greater),
     ];
 
+    /// That of a function of the extension's; `None` if it is another one.
+    pub(super) fn of(function: pg_sys::Oid) -> Option<Comparison> {
+        Some(catalog::own_function_among(function, &Comparison::FUNCTIONS, |known| known.0)?.1)
+    }
+
     /// The comparison with its two sides exchanged.
-    fn commuted(self) -> Comparison {
+    pub(super) fn commuted(self) -> Comparison {
         match self {
             Comparison::Less => Comparison::Greater,
             Comparison::LessOrEqual => Comparison::GreaterOrEqual,
@@ -95,6 +100,11 @@ impl ValueAt {
             let path = function.path_in(arguments)?;
             Some(ValueAt { function, column: (*document).varattno, path })
         }
+    }
+
+    /// Whether nothing is searched for at its path: the server has an index of its own.
+    pub(super) fn is_left_to_server(&self) -> bool {
+        self.path == self.function.except
     }
 
     /// The path of an expression of which [`ValueAt::of`] found it, or of a copy in a plan.
@@ -164,7 +174,7 @@ impl ValueConditions {
             for at in 0..pg_sys::list_length(conditions) {
                 let condition = pg_sys::list_nth(conditions, at).cast::<pg_sys::RestrictInfo>();
                 let Some((value, one)) = compared(condition, number, functions) else { continue };
-                if value.column != column || value.path == value.function.except {
+                if value.column != column || value.is_left_to_server() {
                     continue;
                 }
                 match found.iter_mut().find(|known| known.path == value.path) {
@@ -209,17 +219,17 @@ unsafe fn compared(
             return None;
         }
         let function = pg_sys::get_opcode(operator);
-        let (_, comparison) = catalog::own_function_among(function, &Comparison::FUNCTIONS, |known| known.0)?;
+        let comparison = Comparison::of(function)?;
         let argument = |at| pg_sys::list_nth(arguments, at).cast::<pg_sys::Node>();
         if let Some(any) = any {
             let value = ValueAt::of(argument(0), number, functions)?;
-            let list = constant(argument(1)).filter(|_| any && *comparison == Comparison::Equal)?;
+            let list = constant(argument(1)).filter(|_| any && comparison == Comparison::Equal)?;
             // Nothing is equal to NULL.
             let values = list.elements().into_iter().flatten().map(|value| value.bytes().to_vec());
             return Some((value, Wanted::OneOf(values.collect())));
         }
         let (value, other, comparison) = match ValueAt::of(argument(0), number, functions) {
-            Some(value) => (value, argument(1), *comparison),
+            Some(value) => (value, argument(1), comparison),
             None => (ValueAt::of(argument(1), number, functions)?, argument(0), comparison.commuted()),
         };
         let stored = constant(other)?.bytes().to_vec();
