@@ -54,6 +54,10 @@ CREATE FUNCTION contains_filter(part bson) RETURNS bson LANGUAGE c IMMUTABLE STR
 CREATE FUNCTION has_field_filter(name text) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_field_filter';
 CREATE FUNCTION has_any_field_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_any_field_filter';
 CREATE FUNCTION has_all_fields_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_all_fields_filter';
+-- And for values that are known when a statement is executed.
+CREATE FUNCTION values_filter(path text, comparisons text, wanted bson_value[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_values_filter';
+CREATE FUNCTION any_value_filter(path text, wanted bson_value[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_any_value_filter';
+CREATE FUNCTION both_filters(one bson, other bson) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_both_filters';
 ALTER OPERATOR @> (bson, bson) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR <@ (bson, bson) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR ? (bson, text) SET (RESTRICT = matchsel, JOIN = matchjoinsel);

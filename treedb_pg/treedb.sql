@@ -546,6 +546,9 @@ CREATE FUNCTION contains_filter(part bson) RETURNS bson LANGUAGE c IMMUTABLE STR
 CREATE FUNCTION has_field_filter(name text) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_field_filter';
 CREATE FUNCTION has_any_field_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_any_field_filter';
 CREATE FUNCTION has_all_fields_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_all_fields_filter';
+CREATE FUNCTION values_filter(path text, comparisons text, wanted bson_value[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_values_filter';
+CREATE FUNCTION any_value_filter(path text, wanted bson_value[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_any_value_filter';
+CREATE FUNCTION both_filters(one bson, other bson) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_both_filters';
 COMMENT ON FUNCTION contains(bson, bson) IS 'whether a document has all fields of another, as jsonb says';
 COMMENT ON FUNCTION get_path(bson, text[]) IS 'the value at a path of names of fields and positions in arrays, or NULL';
 

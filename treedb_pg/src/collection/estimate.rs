@@ -290,6 +290,17 @@ pub(super) fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Optio
     }
 }
 
+/// What it takes to find so many rows of a table by the index that finds those of a filter of the same form; `None` if none does.
+pub(super) fn unknown_values(table: Scanned, like: &Argument<'_>, rows: f64) -> Option<Estimate> {
+    filter(table, like, false)?;
+    let table = Table::of_plan(table);
+    let Costs { random_page, tuple, operator, index_tuple, .. } = server::costs();
+    let blocks = f64::from(table.relation.get().blocks());
+    let startup = random_page + 50.0 * operator;
+    let total = startup + random_page * rows.min(blocks).max(1.0) + rows * (tuple + index_tuple);
+    Some(Estimate { startup, total, rows })
+}
+
 /// What statistics say of the values at a path of a table's documents.
 pub(super) fn value_statistics(table: Scanned, path: &[u8]) -> Option<ValueStatistics> {
     let reader = Reader::for_estimate(Table::of_plan(table));

@@ -166,6 +166,10 @@ impl FilteredRows for FilterRows {
         }
     }
 
+    fn estimate_unknown(table: Scanned, like: &Argument<'_>, rows: f64) -> Option<Estimate> {
+        estimate::unknown_values(table, like, rows)
+    }
+
     fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64> {
         estimate::share(table, filter, exact)
     }

@@ -7,7 +7,7 @@
 //!
 //! `WHERE doc @@ filter` on a table with indexes of a collection is a node of the plan too, which finds rows by them. It
 //! serves any query of the table: with other columns, with row security, of rows that are changed or locked. So do `@>`, `<@`
-//! with the document on the right, `?`, `?|` and `?&`, and comparisons of `doc -> 'path'` and `doc #> '{path}'` with constants, by the
+//! with the document on the right, `?`, `?|` and `?&`, and comparisons of `doc -> 'path'` and `doc #> '{path}'`, by the
 //! filters that they imply.
 //!
 //! The server asks the function's support function to simplify each call before it makes paths, so the library is
