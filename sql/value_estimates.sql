@@ -41,9 +41,9 @@ INSERT INTO questions VALUES
 SELECT condition, expected('SELECT FROM c WHERE ' || condition), found('SELECT FROM c WHERE ' || condition) FROM questions
     WHERE NOT within_two(expected('SELECT FROM c WHERE ' || condition), found('SELECT FROM c WHERE ' || condition));
 SELECT count(*) FROM questions;
--- `@@` says the same, give or take 10 %.
+-- `@@` says the same, give or take 20 %.
 SELECT condition, filter, expected('SELECT FROM c WHERE ' || condition) AS compared, expected(format('SELECT FROM c WHERE doc @@ %L', filter)) AS matched FROM questions
-    WHERE abs(expected('SELECT FROM c WHERE ' || condition) - expected(format('SELECT FROM c WHERE doc @@ %L', filter))) > 2 + 0.1 * expected(format('SELECT FROM c WHERE doc @@ %L', filter));
+    WHERE filter IS NOT NULL AND abs(expected('SELECT FROM c WHERE ' || condition) - expected(format('SELECT FROM c WHERE doc @@ %L', filter))) > 2 + 0.2 * expected(format('SELECT FROM c WHERE doc @@ %L', filter));
 -- So an index that has both a value and an order is read in that order: no Sort.
 SELECT pg_temp.plan($$SELECT doc FROM c WHERE doc -> 'w' = '"w3"' ORDER BY doc -> 'i' LIMIT 3$$);
 SELECT doc -> 'i' AS i FROM c WHERE doc -> 'w' = '"w3"' ORDER BY doc -> 'i' LIMIT 3;

@@ -192,12 +192,15 @@ impl Asked {
                     all.push(Wanted::Compared(comparison, value));
                 }
             }
+            // Null and no value are one to filters; no comparison is true of no value.
+            let there = statistics.map_or(1.0, |known| 1.0 - known.missing);
             let before = match all.is_empty() {
                 true => 1.0,
-                false => filters.share_of_values(table, &path, &all)?,
+                false => filters.share_of_values(table, &path, &all)?.min(there),
             };
             all.push(Wanted::Compared(comparison, wanted));
-            Some(filters.share_of_values(table, &path, &all)? / before.max(f64::MIN_POSITIVE))
+            let share = filters.share_of_values(table, &path, &all)?.min(there);
+            Some(share / before.max(f64::MIN_POSITIVE))
         }
     }
 
