@@ -54,11 +54,27 @@ CREATE FUNCTION contains_filter(part bson) RETURNS bson LANGUAGE c IMMUTABLE STR
 CREATE FUNCTION has_field_filter(name text) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_field_filter';
 CREATE FUNCTION has_any_field_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_any_field_filter';
 CREATE FUNCTION has_all_fields_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_all_fields_filter';
+-- And for values that are known when a statement is executed.
+CREATE FUNCTION values_filter(path text, comparisons text, wanted bson_value[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_values_filter';
+CREATE FUNCTION any_value_filter(path text, wanted bson_value[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_any_value_filter';
+CREATE FUNCTION both_filters(one bson, other bson) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_both_filters';
 ALTER OPERATOR @> (bson, bson) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR <@ (bson, bson) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR ? (bson, text) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR ?| (bson, text[]) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR ?& (bson, text[]) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
+
+-- Comparisons of values are estimated by the statistics of documents.
+CREATE FUNCTION valuesel(internal, oid, internal, int4) RETURNS float8 LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_valuesel';
+COMMENT ON FUNCTION valuesel(internal, oid, internal, int4) IS 'tells the planner of how many rows a comparison of values is true';
+CREATE FUNCTION valuejoinsel(internal, oid, internal, int2, internal) RETURNS float8 LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_valuejoinsel';
+COMMENT ON FUNCTION valuejoinsel(internal, oid, internal, int2, internal) IS 'the same where the values come from two tables';
+ALTER OPERATOR < (bson_value, bson_value) SET (RESTRICT = valuesel, JOIN = valuejoinsel);
+ALTER OPERATOR <= (bson_value, bson_value) SET (RESTRICT = valuesel, JOIN = valuejoinsel);
+ALTER OPERATOR = (bson_value, bson_value) SET (RESTRICT = valuesel, JOIN = valuejoinsel);
+ALTER OPERATOR <> (bson_value, bson_value) SET (RESTRICT = valuesel, JOIN = valuejoinsel);
+ALTER OPERATOR >= (bson_value, bson_value) SET (RESTRICT = valuesel, JOIN = valuejoinsel);
+ALTER OPERATOR > (bson_value, bson_value) SET (RESTRICT = valuesel, JOIN = valuejoinsel);
 
 -- Vectors: an access method for their indexes.
 

@@ -391,18 +391,22 @@ CREATE FUNCTION bson_value_cmp(bson_value, bson_value) RETURNS int4 LANGUAGE c I
 CREATE FUNCTION bson_value_hash(bson_value) RETURNS int4 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_hash';
 CREATE FUNCTION bson_value_hash_extended(bson_value, int8) RETURNS int8 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_hash_extended';
 
+CREATE FUNCTION valuesel(internal, oid, internal, int4) RETURNS float8 LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_valuesel';
+COMMENT ON FUNCTION valuesel(internal, oid, internal, int4) IS 'tells the planner of how many rows a comparison of values is true';
+CREATE FUNCTION valuejoinsel(internal, oid, internal, int2, internal) RETURNS float8 LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_valuejoinsel';
+COMMENT ON FUNCTION valuejoinsel(internal, oid, internal, int2, internal) IS 'the same where the values come from two tables';
 CREATE OPERATOR < (LEFTARG = bson_value, RIGHTARG = bson_value, FUNCTION = bson_value_lt, COMMUTATOR = >, NEGATOR = >=,
-    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+    RESTRICT = valuesel, JOIN = valuejoinsel);
 CREATE OPERATOR <= (LEFTARG = bson_value, RIGHTARG = bson_value, FUNCTION = bson_value_le, COMMUTATOR = >=, NEGATOR = >,
-    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+    RESTRICT = valuesel, JOIN = valuejoinsel);
 CREATE OPERATOR = (LEFTARG = bson_value, RIGHTARG = bson_value, FUNCTION = bson_value_eq, COMMUTATOR = =, NEGATOR = <>,
-    RESTRICT = eqsel, JOIN = eqjoinsel, MERGES, HASHES);
+    RESTRICT = valuesel, JOIN = valuejoinsel, MERGES, HASHES);
 CREATE OPERATOR <> (LEFTARG = bson_value, RIGHTARG = bson_value, FUNCTION = bson_value_ne, COMMUTATOR = <>, NEGATOR = =,
-    RESTRICT = neqsel, JOIN = neqjoinsel);
+    RESTRICT = valuesel, JOIN = valuejoinsel);
 CREATE OPERATOR >= (LEFTARG = bson_value, RIGHTARG = bson_value, FUNCTION = bson_value_ge, COMMUTATOR = <=, NEGATOR = <,
-    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+    RESTRICT = valuesel, JOIN = valuejoinsel);
 CREATE OPERATOR > (LEFTARG = bson_value, RIGHTARG = bson_value, FUNCTION = bson_value_gt, COMMUTATOR = <, NEGATOR = <=,
-    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+    RESTRICT = valuesel, JOIN = valuejoinsel);
 
 CREATE OPERATOR CLASS bson_value_ops DEFAULT FOR TYPE bson_value USING btree AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
@@ -542,6 +546,9 @@ CREATE FUNCTION contains_filter(part bson) RETURNS bson LANGUAGE c IMMUTABLE STR
 CREATE FUNCTION has_field_filter(name text) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_field_filter';
 CREATE FUNCTION has_any_field_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_any_field_filter';
 CREATE FUNCTION has_all_fields_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_all_fields_filter';
+CREATE FUNCTION values_filter(path text, comparisons text, wanted bson_value[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_values_filter';
+CREATE FUNCTION any_value_filter(path text, wanted bson_value[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_any_value_filter';
+CREATE FUNCTION both_filters(one bson, other bson) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_both_filters';
 COMMENT ON FUNCTION contains(bson, bson) IS 'whether a document has all fields of another, as jsonb says';
 COMMENT ON FUNCTION get_path(bson, text[]) IS 'the value at a path of names of fields and positions in arrays, or NULL';
 

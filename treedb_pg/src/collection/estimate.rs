@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::thread::LocalKey;
 
+use treedb_query::access::Source as _;
 use treedb_query::doc::{Doc, Value};
 use treedb_query::query::{Filter, Path, Plan, Query, matching_share};
 
@@ -17,10 +18,11 @@ use super::reader::Reader;
 use super::spill::spilling;
 use super::table::Table;
 use crate::shim::datum::Datum;
-use crate::shim::filter_scan::Scanned;
+use crate::shim::filter_scan::{Scanned, ValueStatistics};
 use crate::shim::row_order::RowOrder;
 use crate::shim::server::{self, Costs};
 use crate::shim::streamed::{ARGUMENTS, Argument, Divided, Estimate};
+use crate::shim::text;
 use crate::types::{bson, value};
 
 /// Calls whose estimates are kept.
@@ -286,6 +288,26 @@ pub(super) fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Optio
             })
         }
     }
+}
+
+/// What it takes to find so many rows of a table by the index that finds those of a filter of the same form; `None` if none does.
+pub(super) fn unknown_values(table: Scanned, like: &Argument<'_>, rows: f64) -> Option<Estimate> {
+    filter(table, like, false)?;
+    let table = Table::of_plan(table);
+    let Costs { random_page, tuple, operator, index_tuple, .. } = server::costs();
+    let blocks = f64::from(table.relation.get().blocks());
+    let startup = random_page + 50.0 * operator;
+    let total = startup + random_page * rows.min(blocks).max(1.0) + rows * (tuple + index_tuple);
+    Some(Estimate { startup, total, rows })
+}
+
+/// What statistics say of the values at a path of a table's documents.
+pub(super) fn value_statistics(table: Scanned, path: &[u8]) -> Option<ValueStatistics> {
+    let reader = Reader::for_estimate(Table::of_plan(table));
+    let known = reader.statistics(&text::to_utf8(path))?;
+    let rows = reader.table.estimated_rows() as f64;
+    let distinct = if known.distinct < 0.0 { -known.distinct * rows } else { known.distinct };
+    Some(ValueStatistics { missing: known.missing.clamp(0.0, 1.0), distinct: distinct.max(1.0) })
 }
 
 /// About how many different pages of `pages` are read at so many places: the formula of Mackert and Lohman, as the server has it. The

@@ -18,7 +18,7 @@ use super::table::Table;
 use crate::shim::catalog;
 use crate::shim::datum::Datum;
 use crate::shim::error::accept;
-use crate::shim::filter_scan::{FilteredRows, Given, Scanned};
+use crate::shim::filter_scan::{FilteredRows, Given, Scanned, ValueStatistics};
 use crate::shim::heap;
 use crate::shim::relation::OpenTable;
 use crate::shim::row_claims::RowClaims;
@@ -166,8 +166,16 @@ impl FilteredRows for FilterRows {
         }
     }
 
+    fn estimate_unknown(table: Scanned, like: &Argument<'_>, rows: f64) -> Option<Estimate> {
+        estimate::unknown_values(table, like, rows)
+    }
+
     fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64> {
         estimate::share(table, filter, exact)
+    }
+
+    fn statistics(table: Scanned, path: &[u8]) -> Option<ValueStatistics> {
+        estimate::value_statistics(table, path)
     }
 
     fn open(

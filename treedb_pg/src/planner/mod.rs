@@ -7,7 +7,7 @@
 //!
 //! `WHERE doc @@ filter` on a table with indexes of a collection is a node of the plan too, which finds rows by them. It
 //! serves any query of the table: with other columns, with row security, of rows that are changed or locked. So do `@>`, `<@`
-//! with the document on the right, `?`, `?|` and `?&`, and comparisons of `doc -> 'path'` and `doc #> '{path}'` with constants, by the
+//! with the document on the right, `?`, `?|` and `?&`, and comparisons of `doc -> 'path'` and `doc #> '{path}'`, by the
 //! filters that they imply.
 //!
 //! The server asks the function's support function to simplify each call before it makes paths, so the library is
@@ -92,5 +92,19 @@ pg_function! {
     /// The estimator of these between two tables: the share of all pairs of rows that match.
     fn treedb_matchjoinsel(args: [Internal, Oid, Internal, Int2, Internal]) -> f64 {
         args.filter_share(&FILTERS)
+    }
+}
+
+pg_function! {
+    /// The estimator of comparisons of values: the share of a table's rows of which one is true.
+    fn treedb_valuesel(args: [Internal, Oid, Internal, Int4]) -> f64 {
+        args.value_share(&FILTERS)
+    }
+}
+
+pg_function! {
+    /// The estimator of these between two tables: the share of all pairs of rows.
+    fn treedb_valuejoinsel(args: [Internal, Oid, Internal, Int2, Internal]) -> f64 {
+        args.value_join_share(&FILTERS)
     }
 }

@@ -43,7 +43,7 @@ const fn class(name: &[u8]) -> Class {
         b"bson" | b"bson_value" | b"keyset" | b"text" | b"bytea" | b"float4[]" | b"bit" | b"varbit" => {
             Class::Varlena
         }
-        b"bson[]" | b"text[]" => Class::Array,
+        b"bson[]" | b"bson_value[]" | b"text[]" => Class::Array,
         b"cstring" => Class::CString,
         b"internal" => Class::Internal,
         b"bool" => Class::Bool,

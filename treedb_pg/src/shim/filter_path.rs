@@ -29,11 +29,12 @@ use pgrx::pg_sys;
 use super::custom_path::{self, Columns};
 use super::custom_scan::argument_of;
 use super::datum::Datum;
-use super::filter_scan::{FilteredRows, Methods, Scanned};
+use super::filter_scan::{FilteredRows, Methods, Scanned, ValueStatistics};
 use super::function::Args;
 use super::row_order::{AskedOrder, RowOrder};
 use super::scan_node::new_plan;
 use super::streamed::{Argument, Estimate};
+use super::unknown_values::UnknownValues;
 use super::value_condition::{ValueConditions, ValueFunction, Wanted};
 use super::{catalog, compat, error_frame, scan_team};
 
@@ -55,14 +56,16 @@ const UNKNOWN_SHARE: f64 = 0.001;
 /// A search that the planner's hook knows.
 pub(crate) struct FilterPaths {
     column: &'static CStr,
-    values: &'static [ValueFunction],
+    pub(super) values: &'static [ValueFunction],
     operators: &'static [FilterOperator],
-    filter_of_values: fn(&[u8], &[Wanted]) -> Option<Vec<u8>>,
-    filter_of_all: fn(&[&[u8]]) -> Vec<u8>,
+    pub(super) filter_of_values: fn(&[u8], &[Wanted]) -> Option<Vec<u8>>,
+    pub(super) filter_of_all: fn(&[&[u8]]) -> Vec<u8>,
     paths: &'static pg_sys::CustomPathMethods,
     pub(super) scan: &'static pg_sys::CustomScanMethods,
     estimate: fn(Scanned, &Argument<'_>, bool, Option<&RowOrder>) -> Option<Estimate>,
     share: fn(Scanned, &Argument<'_>, bool) -> Option<f64>,
+    estimate_unknown: fn(Scanned, &Argument<'_>, f64) -> Option<Estimate>,
+    pub(super) statistics: fn(Scanned, &[u8]) -> Option<ValueStatistics>,
 }
 
 // SAFETY: its methods are constants of the program.
@@ -83,6 +86,8 @@ impl FilterPaths {
             scan: Methods::<T>::SCAN,
             estimate: T::estimate,
             share: T::share,
+            estimate_unknown: T::estimate_unknown,
+            statistics: T::statistics,
         }
     }
 
@@ -144,18 +149,26 @@ pub(super) unsafe fn add_paths(
             true => Vec::new(),
             false => ValueConditions::in_list(own, (number, table.column), filters.values),
         };
-        let searches = Search::all(root, own, &on_values, number, table, filters);
+        let mut searches = Search::all(root, own, &on_values, number, table, filters);
+        let hidden = are_rows_hidden(root);
+        if !hidden && let Some(unknown) = UnknownValues::among(root, own, number, table, filters) {
+            searches.push(unknown.and(searches.iter().rev().find_map(Search::fixed), filters));
+        }
         // Conditions on several tables are those of a partitioned table's parent where it is joined piece by piece: such
         // paths would have to be translated. So would an order.
         let joined = base
             && (0..pg_sys::list_length(shared)).any(|at| condition_at(shared, at, number, filters).is_some());
+        let on_others = match hidden || !base {
+            true => Vec::new(),
+            false => UnknownValues::of_joins(root, rel, table, filters),
+        };
         let order = if base { AskedOrder::of(root, rel, filters.values, c"bson_value") } else { None };
         let mut order = order.filter(|order| order.column == table.column);
         // No comparison is true of no value.
         if let Some(AskedOrder { order, .. }) = &mut order {
             order.with_value = on_values.iter().any(|conditions| conditions.path == order.path);
         }
-        if searches.is_empty() && !joined && order.is_none() || needs_header(rel) {
+        if searches.is_empty() && !joined && on_others.is_empty() && order.is_none() || needs_header(rel) {
             return;
         }
         for search in &searches {
@@ -166,6 +179,10 @@ pub(super) unsafe fn add_paths(
         }
         if searches.is_empty() && order.is_some() {
             add_path(root, rel, filters, table, &Search::of_all(), ptr::null_mut(), order.as_ref());
+        }
+        let known = searches.iter().rev().find_map(Search::fixed);
+        for (outer, values) in on_others {
+            add_path(root, rel, filters, table, &values.and(known, filters), outer, None);
         }
         for at in 0..if joined { pg_sys::list_length(shared) } else { 0 } {
             let Some(condition) = condition_at(shared, at, number, filters) else { continue };
@@ -185,7 +202,7 @@ pub(super) unsafe fn add_paths(
 }
 
 /// A search that a path makes.
-struct Search<'a> {
+pub(super) struct Search<'a> {
     filter: *mut pg_sys::Node,
     /// The filter as far as it is known now.
     value: Argument<'a>,
@@ -193,6 +210,8 @@ struct Search<'a> {
     condition: *mut pg_sys::OpExpr,
     /// Whether the filter is one that a function of ours makes, or has made, of the other argument of an operator.
     implied: bool,
+    /// Of values that are known when the statement is executed: a filter of that form, and the conditions.
+    like: Option<(Argument<'a>, *mut pg_sys::List)>,
 }
 
 impl Search<'_> {
@@ -216,7 +235,7 @@ impl Search<'_> {
             }
             let implied = operator.filter.is_some();
             let condition = if implied { ptr::null_mut() } else { condition.clause };
-            Some(Search { filter, value, condition, implied })
+            Some(Search { filter, value, condition, implied, like: None })
         }
     }
 
@@ -271,7 +290,14 @@ impl Search<'_> {
         let filter = document_constant(filter);
         // SAFETY: a constant of a type of variable length.
         let value = unsafe { argument_of(filter, |_| None) };
-        Search { filter, value, condition: ptr::null_mut(), implied: true }
+        Search { filter, value, condition: ptr::null_mut(), implied: true, like: None }
+    }
+
+    /// That for a filter which is made when the statement is executed.
+    pub(super) fn unknown(filter: *mut pg_sys::Node, like: &[u8], conditions: *mut pg_sys::List) -> Self {
+        let like = Some((Self::implied(like).value, conditions));
+        let value = Argument::Expression(None);
+        Search { filter, value, condition: ptr::null_mut(), implied: true, like }
     }
 
     /// That for every row.
@@ -283,7 +309,7 @@ impl Search<'_> {
 }
 
 /// A constant with these bytes of a document.
-fn document_constant(bytes: &[u8]) -> *mut pg_sys::Node {
+pub(super) fn document_constant(bytes: &[u8]) -> *mut pg_sys::Node {
     let (kind, none) = (catalog::own_type(c"bson"), pg_sys::InvalidOid);
     // SAFETY: the server copies the bytes to a value of variable length, the type of which is such a one.
     unsafe {
@@ -313,7 +339,20 @@ unsafe fn add_path(
             let wanted = to_be_found(rel, filters, table, search, order.order.wanted);
             RowOrder { wanted, ..order.order.clone() }
         });
-        let Some(estimate) = (filters.estimate)(table, &search.value, exact, asked.as_ref()) else { return };
+        let estimate = match &search.like {
+            Some((like, conditions)) => {
+                let (number, inner) = ((*rel).relid as i32, pg_sys::JoinType::JOIN_INNER);
+                let share = pg_sys::clauselist_selectivity(root, *conditions, number, inner, ptr::null_mut());
+                let rows = (share * (*rel).tuples).max(1.0);
+                (filters.estimate_unknown)(table, like, rows).filter(|_| {
+                    asked.as_ref().is_none_or(|order| {
+                        (filters.estimate)(table, &search.value, exact, Some(order)).is_some()
+                    })
+                })
+            }
+            None => (filters.estimate)(table, &search.value, exact, asked.as_ref()),
+        };
+        let Some(estimate) = estimate else { return };
         let Estimate { startup, total, rows: found } = estimate;
         let path = custom_path::new_path(root, rel, outer, filters.paths);
         (*path).path.parallel_safe = (*rel).consider_parallel;
@@ -580,30 +619,49 @@ impl FilterPaths {
             let document = document.cast::<pg_sys::Var>();
             if (*document.cast::<pg_sys::Node>()).type_ != pg_sys::NodeTag::T_Var
                 || (*document).varlevelsup != 0
-                || (*document).varno <= 0
-                || (*document).varno >= (*root).simple_rel_array_size
             {
                 return None;
             }
-            if are_rows_hidden(root) {
-                return None;
-            }
-            let number = (*document).varno as usize;
-            let rel = (*(*root).simple_rel_array.add(number)).as_mut()?;
-            let entry = *(*root).simple_rte_array.add(number);
-            let table = self.scanned(entry).filter(|table| table.column == (*document).varattno)?;
-            // As for statistics that the server keeps: not for those who may not read the column.
-            let user = compat::checked_as(rel, entry);
-            let user = if user == pg_sys::InvalidOid { pg_sys::GetUserId() } else { user };
-            let select = compat::class_privileges(pg_sys::ACL_SELECT);
-            if pg_sys::pg_class_aclcheck(table.table, user, select) != pg_sys::AclResult::ACLCHECK_OK {
-                return None;
-            }
+            let table = self.readable(root, (*document).varno, (*document).varattno)?;
             let filter = operator.filter_of(pg_sys::estimate_expression_value(root, wanted))?;
             let value = argument_of(filter, |_| None);
             let exact = operator.filter.is_none();
             let known = operator.finds_few || !matches!(value, Argument::Expression(_));
             known.then(|| (self.share)(table, &value, exact)).flatten()
         }
+    }
+
+    /// The table of relation `number` with documents in this column, if the user may know what its statistics say.
+    ///
+    /// # Safety
+    /// The planner.
+    pub(super) unsafe fn readable(
+        &self,
+        root: *mut pg_sys::PlannerInfo,
+        number: i32,
+        column: i16,
+    ) -> Option<Scanned> {
+        // SAFETY: the planner has arrays of as many relations as it says.
+        unsafe {
+            if number <= 0 || number >= (*root).simple_rel_array_size || are_rows_hidden(root) {
+                return None;
+            }
+            let number = number as usize;
+            let rel = (*(*root).simple_rel_array.add(number)).as_mut()?;
+            let entry = *(*root).simple_rte_array.add(number);
+            let table = self.scanned(entry).filter(|table| table.column == column)?;
+            // As for statistics that the server keeps: not for those who may not read the column.
+            let user = compat::checked_as(rel, entry);
+            let user = if user == pg_sys::InvalidOid { pg_sys::GetUserId() } else { user };
+            let select = compat::class_privileges(pg_sys::ACL_SELECT);
+            let allowed = pg_sys::pg_class_aclcheck(table.table, user, select);
+            (allowed == pg_sys::AclResult::ACLCHECK_OK).then_some(table)
+        }
+    }
+
+    /// The share of a table's rows whose value at a path is what all of these ask for; `None` if nothing is known.
+    pub(super) fn share_of_values(&self, table: Scanned, path: &[u8], wanted: &[Wanted]) -> Option<f64> {
+        let search = Search::implied(&(self.filter_of_values)(path, wanted)?);
+        (self.share)(table, &search.value, false)
     }
 }

@@ -14,6 +14,7 @@ use std::marker::PhantomData;
 
 use pgrx::pg_sys;
 
+use super::catalog;
 use super::custom_scan::argument_of;
 use super::datum::{Datum, Layout};
 use super::memory::Context;
@@ -33,6 +34,22 @@ use super::value_condition::{ValueFunction, Wanted};
 pub(crate) struct Scanned {
     pub(crate) table: pg_sys::Oid,
     pub(crate) column: i16,
+}
+
+/// What statistics say of the values at a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ValueStatistics {
+    /// The share of the rows without a value.
+    pub(crate) missing: f64,
+    /// The number of different values, at least 1.
+    pub(crate) distinct: f64,
+}
+
+impl ValueStatistics {
+    /// The share of the rows that have one value of which nothing is known.
+    pub(crate) fn equal(self) -> f64 {
+        (1.0 - self.missing) / self.distinct
+    }
 }
 
 /// A scan as EXPLAIN finds it.
@@ -71,8 +88,16 @@ pub(crate) trait FilteredRows: Sized + 'static {
         order: Option<&RowOrder>,
     ) -> Option<Estimate>;
 
+    /// What it takes to find `rows` rows by a filter that is known when the statement is executed; `like` is one of that form.
+    /// `None` if no index helps. It must not raise errors either.
+    fn estimate_unknown(table: Scanned, like: &Argument<'_>, rows: f64) -> Option<Estimate>;
+
     /// Which share of the rows matches; `None` if nothing is known. It must not raise errors either.
     fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64>;
+
+    /// What statistics say of the values at a dotted path, in the database's encoding; `None` if there are none. It must not raise
+    /// errors either.
+    fn statistics(table: Scanned, path: &[u8]) -> Option<ValueStatistics>;
 
     /// Begins a search under the snapshot of the statement; `column` of the table has the documents. With an order, rows come in
     /// that order, whether an index gives it or not.
@@ -135,27 +160,48 @@ struct Running<T> {
     memory: Context,
 }
 
-/// The filter of a node.
+/// The filter of a node, or an argument of a function that makes it.
 enum PreparedFilter {
     /// The query's own, or one that the planner has made.
     Given(Prepared),
-    /// What a function makes of the other argument of an operator.
-    Implied(ImpliedCall, Prepared),
+    /// What a function makes of parts of the query's conditions.
+    Implied(ImpliedCall, Vec<PreparedFilter>),
 }
+
+/// The functions of which the planner makes filters of values, of constants, filters and values.
+pub(super) const VALUE_FILTERS: [&CStr; 3] = [c"values_filter", c"any_value_filter", c"both_filters"];
 
 impl PreparedFilter {
     /// # Safety
     /// A plan state of a plan that `filter_path` made, which begins; the current memory context is that of the query.
     unsafe fn new(node: *mut pg_sys::CustomScanState) -> PreparedFilter {
-        // SAFETY: a filter that is implied is a constant, or a call of a function of one argument.
+        // SAFETY: a filter that is implied is a constant, or a call of a function of at most three arguments.
         unsafe {
             let (_, filter) = plan_of(node);
-            if number_of(node, IMPLIED) == 0 || (*filter).type_ != pg_sys::NodeTag::T_FuncExpr {
-                return PreparedFilter::Given(Prepared::new(filter.cast(), node));
+            match number_of(node, IMPLIED) == 0 || (*filter).type_ != pg_sys::NodeTag::T_FuncExpr {
+                true => PreparedFilter::Given(Prepared::new(filter.cast(), node)),
+                false => PreparedFilter::call(filter.cast(), node),
             }
-            let call = &*filter.cast::<pg_sys::FuncExpr>();
-            let argument = Prepared::new(unguarded::nth(call.args, 0).cast(), node);
-            PreparedFilter::Implied(ImpliedCall::new(call.funcid), argument)
+        }
+    }
+
+    /// # Safety
+    /// As [`Self::new`], and a call of such a function.
+    unsafe fn call(call: *mut pg_sys::FuncExpr, node: *mut pg_sys::CustomScanState) -> PreparedFilter {
+        // SAFETY: the caller's; arguments of `both_filters` that are calls of such functions are the planner's too.
+        unsafe {
+            let arguments = (0..(*(*call).args).length as usize).map(|at| {
+                let argument: *mut pg_sys::Node = unguarded::nth((*call).args, at).cast();
+                let inner = argument.cast::<pg_sys::FuncExpr>();
+                let implied = (*argument).type_ == pg_sys::NodeTag::T_FuncExpr
+                    && catalog::own_function_among((*inner).funcid, &VALUE_FILTERS, |name| name).is_some();
+                match implied {
+                    true => PreparedFilter::call(inner, node),
+                    false => PreparedFilter::Given(Prepared::new(argument.cast(), node)),
+                }
+            });
+            let arguments = arguments.collect();
+            PreparedFilter::Implied(ImpliedCall::new((*call).funcid), arguments)
         }
     }
 
@@ -168,8 +214,10 @@ impl PreparedFilter {
         unsafe {
             match self {
                 PreparedFilter::Given(filter) => filter.value(node),
-                PreparedFilter::Implied(call, argument) => {
-                    argument.value(node).map(|argument| call.value(argument, node))
+                PreparedFilter::Implied(call, arguments) => {
+                    let arguments: Option<Vec<_>> =
+                        arguments.iter().map(|argument| argument.value(node)).collect();
+                    Some(call.value(&arguments?, node))
                 }
             }
         }

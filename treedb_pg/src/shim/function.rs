@@ -170,6 +170,11 @@ impl Args {
         self.get(n, Class::Bool).is_some_and(|datum| datum.value() != 0)
     }
 
+    /// Argument number `n`, an integer of 16 bits.
+    pub(crate) fn int2(&self, n: usize) -> i16 {
+        self.get(n, Class::Int2).map_or(0, |datum| datum.value() as i16)
+    }
+
     /// Argument number `n`, an integer of 32 bits.
     pub(crate) fn int4(&self, n: usize) -> i32 {
         self.get(n, Class::Int4).map_or(0, |datum| datum.value() as i32)

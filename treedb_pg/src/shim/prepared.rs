@@ -54,7 +54,7 @@ impl Prepared {
     }
 }
 
-/// A strict function of one argument that the query does not name. As the executor does for support functions, nobody asks
+/// A strict function of one argument, two or three, that the query does not name. As the executor does for support functions, nobody asks
 /// whether the user may execute it.
 #[derive(Clone, Copy)]
 pub(super) struct ImpliedCall(*mut pg_sys::FmgrInfo);
@@ -71,20 +71,28 @@ impl ImpliedCall {
         }
     }
 
-    /// What the function makes of a value.
+    /// What the function makes of values.
     ///
     /// # Safety
-    /// A value of the type of its argument, not NULL, and a node of the query. The result lives until the next row is asked for.
+    /// Values of the types of its arguments, none of them NULL, and a node of the query. The result lives until the next row is asked for.
     pub(super) unsafe fn value(
         self,
-        argument: pg_sys::Datum,
+        arguments: &[pg_sys::Datum],
         node: *mut pg_sys::CustomScanState,
     ) -> pg_sys::Datum {
         // SAFETY: called in the context for that, which is reset when the next row is asked for; after an error the server
         // chooses another context itself.
         unsafe {
             let outer = pg_sys::MemoryContextSwitchTo((*(*node).ss.ps.ps_ExprContext).ecxt_per_tuple_memory);
-            let value = pg_sys::FunctionCall1Coll(self.0, pg_sys::InvalidOid, argument);
+            let none = pg_sys::InvalidOid;
+            let value = match *arguments {
+                [one, two, three] => pg_sys::FunctionCall3Coll(self.0, none, one, two, three),
+                [one, two] => pg_sys::FunctionCall2Coll(self.0, none, one, two),
+                _ => {
+                    let one = arguments.first().copied().unwrap_or(pg_sys::Datum::null());
+                    pg_sys::FunctionCall1Coll(self.0, none, one)
+                }
+            };
             pg_sys::MemoryContextSwitchTo(outer);
             value
         }

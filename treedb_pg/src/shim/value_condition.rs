@@ -42,8 +42,31 @@ impl Comparison {
         (c"bson_value_gt", Comparison::Greater),
     ];
 
+    /// That of a function of the extension's; `None` if it is another one.
+    pub(super) fn of(function: pg_sys::Oid) -> Option<Comparison> {
+        Some(catalog::own_function_among(function, &Comparison::FUNCTIONS, |known| known.0)?.1)
+    }
+
+    /// That of an operator's name.
+    pub(crate) fn named(name: &[u8]) -> Option<Comparison> {
+        Self::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, comparison)| *comparison)
+    }
+
+    /// The name of the operator.
+    pub(super) fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, comparison)| *comparison == self).map_or("", |(name, _)| name)
+    }
+
+    const NAMES: [(&'static str, Comparison); 5] = [
+        ("<", Comparison::Less),
+        ("<=", Comparison::LessOrEqual),
+        ("=", Comparison::Equal),
+        (">=", Comparison::GreaterOrEqual),
+        (">", Comparison::Greater),
+    ];
+
     /// The comparison with its two sides exchanged.
-    fn commuted(self) -> Comparison {
+    pub(super) fn commuted(self) -> Comparison {
         match self {
             Comparison::Less => Comparison::Greater,
             Comparison::LessOrEqual => Comparison::GreaterOrEqual,
@@ -95,6 +118,11 @@ impl ValueAt {
             let path = function.path_in(arguments)?;
             Some(ValueAt { function, column: (*document).varattno, path })
         }
+    }
+
+    /// Whether nothing is searched for at its path: the server has an index of its own.
+    pub(super) fn is_left_to_server(&self) -> bool {
+        self.path == self.function.except
     }
 
     /// The path of an expression of which [`ValueAt::of`] found it, or of a copy in a plan.
@@ -164,7 +192,7 @@ impl ValueConditions {
             for at in 0..pg_sys::list_length(conditions) {
                 let condition = pg_sys::list_nth(conditions, at).cast::<pg_sys::RestrictInfo>();
                 let Some((value, one)) = compared(condition, number, functions) else { continue };
-                if value.column != column || value.path == value.function.except {
+                if value.column != column || value.is_left_to_server() {
                     continue;
                 }
                 match found.iter_mut().find(|known| known.path == value.path) {
@@ -177,6 +205,14 @@ impl ValueConditions {
     }
 }
 
+/// What a condition compares a value with.
+pub(super) enum Other {
+    /// So with a value.
+    Compared(Comparison, *mut pg_sys::Node),
+    /// Whether it is one of an array.
+    OneOf(*mut pg_sys::Node),
+}
+
 /// The value that a condition compares, and with what: a constant, or the elements of one. The planner has made constants of
 /// whatever is one for the plan, parameters too if the plan is not generic.
 ///
@@ -187,8 +223,34 @@ unsafe fn compared(
     number: pg_sys::Index,
     functions: &'static [ValueFunction],
 ) -> Option<(ValueAt, Wanted)> {
-    // SAFETY: the tag of a node says what structure it is. Both arguments of these functions are of the same type, of variable
-    // length; that of a list is an array of it.
+    // SAFETY: the caller's; both sides are of types of variable length.
+    unsafe {
+        let (value, other) = sides(condition, number, functions)?;
+        let wanted = match other {
+            Other::Compared(comparison, other) => {
+                Wanted::Compared(comparison, constant(other)?.bytes().to_vec())
+            }
+            // Nothing is equal to NULL.
+            Other::OneOf(list) => {
+                let values = constant(list)?.elements().into_iter().flatten();
+                Wanted::OneOf(values.map(|value| value.bytes().to_vec()).collect())
+            }
+        };
+        Some((value, wanted))
+    }
+}
+
+/// The value that a condition compares, and the expression of what it is compared with.
+///
+/// # Safety
+/// A condition of the query.
+pub(super) unsafe fn sides(
+    condition: *mut pg_sys::RestrictInfo,
+    number: pg_sys::Index,
+    functions: &'static [ValueFunction],
+) -> Option<(ValueAt, Other)> {
+    // SAFETY: the tag of a node says what structure it is. Both arguments of these functions are of the same type; that of a
+    // list is an array of it.
     unsafe {
         if (*condition).pseudoconstant {
             return None;
@@ -208,22 +270,19 @@ unsafe fn compared(
         if pg_sys::list_length(arguments) != 2 {
             return None;
         }
-        let function = pg_sys::get_opcode(operator);
-        let (_, comparison) = catalog::own_function_among(function, &Comparison::FUNCTIONS, |known| known.0)?;
+        let comparison = Comparison::of(pg_sys::get_opcode(operator))?;
         let argument = |at| pg_sys::list_nth(arguments, at).cast::<pg_sys::Node>();
         if let Some(any) = any {
             let value = ValueAt::of(argument(0), number, functions)?;
-            let list = constant(argument(1)).filter(|_| any && *comparison == Comparison::Equal)?;
-            // Nothing is equal to NULL.
-            let values = list.elements().into_iter().flatten().map(|value| value.bytes().to_vec());
-            return Some((value, Wanted::OneOf(values.collect())));
+            return (any && comparison == Comparison::Equal).then(|| (value, Other::OneOf(argument(1))));
         }
-        let (value, other, comparison) = match ValueAt::of(argument(0), number, functions) {
-            Some(value) => (value, argument(1), *comparison),
-            None => (ValueAt::of(argument(1), number, functions)?, argument(0), comparison.commuted()),
-        };
-        let stored = constant(other)?.bytes().to_vec();
-        Some((value, Wanted::Compared(comparison, stored)))
+        Some(match ValueAt::of(argument(0), number, functions) {
+            Some(value) => (value, Other::Compared(comparison, argument(1))),
+            None => {
+                let value = ValueAt::of(argument(1), number, functions)?;
+                (value, Other::Compared(comparison.commuted(), argument(0)))
+            }
+        })
     }
 }
 

@@ -121,7 +121,7 @@ fn condition(path: &str, wanted: Wanted<'_>) -> Vec<u8> {
 }
 
 /// The filter that says nothing.
-fn every_document() -> Vec<u8> {
+pub(super) fn every_document() -> Vec<u8> {
     Writer::new(0).finish().into_bytes()
 }
 

@@ -14,8 +14,10 @@ use treedb_query::doc::write::Writer;
 use treedb_query::doc::{Doc, Value};
 use treedb_query::query::Filter;
 
-use super::implied::{is_comparable, is_plain};
+use super::implied::{every_document, is_comparable, is_plain};
 use super::value;
+use crate::shim::function::pg_function;
+use crate::shim::memory::Varlena;
 use crate::shim::text;
 use crate::shim::value_condition::{Comparison, ValueFunction, Wanted};
 
@@ -287,4 +289,50 @@ pub(crate) fn filter_of_values(path: &[u8], wanted: &[Wanted]) -> Option<Vec<u8>
 /// The filter for what all of these match.
 pub(crate) fn filter_of_all(filters: &[&[u8]]) -> Vec<u8> {
     list_filter(b"$and", filters.iter().copied())
+}
+
+/// The filter that no document matches.
+fn nothing(path: &[u8]) -> Vec<u8> {
+    Alternatives::default().filter(&text::to_utf8(path))
+}
+
+pg_function! {
+    /// `treedb.values_filter(path, comparisons, values)`: the filter of `document -> path` compared with each of these values, by
+    /// operators with a space between. That of conditions whose values are known when a statement is executed.
+    fn treedb_values_filter(args: [Varlena, Varlena, Array]) -> Varlena<'_> {
+        let (path, comparisons) = (args.bytes(0), args.bytes(1));
+        let values: Option<Vec<Vec<u8>>> =
+            args.elements(2).into_iter().map(|value| Some(value?.bytes().to_vec())).collect();
+        let comparisons = comparisons.split(|byte| *byte == b' ').map(Comparison::named);
+        let filter = match values {
+            // No comparison with NULL is true.
+            None => nothing(&path),
+            Some(values) => {
+                let wanted = comparisons.zip(values);
+                let wanted = wanted.map(|(comparison, value)| Some(Wanted::Compared(comparison?, value)));
+                let wanted: Option<Vec<Wanted>> = wanted.collect();
+                wanted.and_then(|wanted| filter_of_values(&path, &wanted)).unwrap_or_else(every_document)
+            }
+        };
+        args.memory().varlena(&filter)
+    }
+}
+
+pg_function! {
+    /// `treedb.any_value_filter(path, values)`: the filter of `document -> path = ANY (values)`.
+    fn treedb_any_value_filter(args: [Varlena, Array]) -> Varlena<'_> {
+        let path = args.bytes(0);
+        // Nothing is equal to NULL.
+        let values = args.elements(1).into_iter().flatten().map(|value| value.bytes().to_vec());
+        let wanted = [Wanted::OneOf(values.collect())];
+        args.memory().varlena(&filter_of_values(&path, &wanted).unwrap_or_else(every_document))
+    }
+}
+
+pg_function! {
+    /// `treedb.both_filters(one, other)`: the filter that asks for both.
+    fn treedb_both_filters(args: [Varlena, Varlena]) -> Varlena<'_> {
+        let (one, other) = (args.bytes(0), args.bytes(1));
+        args.memory().varlena(&filter_of_all(&[&one, &other]))
+    }
 }

@@ -1,0 +1,455 @@
+//! The estimators of comparisons of values, `column -> 'path' < value` among them.
+//!
+//! Where one side is a value at a path of documents that have statistics, the share of the rows is that of the filter that the
+//! comparison implies: the same that `@@` is estimated by. Else it is what the server says of any ordered type, by statistics of
+//! a column or an expression if there are some.
+//!
+//! The server knows its own estimators, and estimates `x > 1 AND x < 3` as one range. It does not know these. So each of
+//! several conditions on a value is estimated given those before it in the query: the product is the share of all.
+
+use std::ptr;
+
+use pgrx::pg_sys;
+
+use super::catalog;
+use super::custom_scan::argument_of;
+use super::filter_path::FilterPaths;
+use super::filter_scan::{Scanned, ValueStatistics};
+use super::function::Args;
+use super::streamed::Argument;
+use super::value_condition::{Comparison, ValueAt, Wanted};
+
+/// What the server takes for the share of an open range of which it knows nothing, and of one with two bounds.
+const OPEN_RANGE: f64 = 0.333_333_333_333_333_3;
+const RANGE: f64 = 0.005;
+
+/// A comparison of values.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    Compares(Comparison),
+    Differs,
+}
+
+impl Operator {
+    /// # Safety
+    /// In a transaction.
+    unsafe fn of(operator: pg_sys::Oid) -> Option<Operator> {
+        // SAFETY: a catalog look-up.
+        let function = unsafe { pg_sys::get_opcode(operator) };
+        match Comparison::of(function) {
+            Some(comparison) => Some(Operator::Compares(comparison)),
+            None => catalog::is_own_function(function, c"bson_value_ne").then_some(Operator::Differs),
+        }
+    }
+
+    fn commuted(self) -> Operator {
+        match self {
+            Operator::Compares(comparison) => Operator::Compares(comparison.commuted()),
+            Operator::Differs => self,
+        }
+    }
+
+    /// Which way an open range goes; `None` for other comparisons.
+    fn is_lower_bound(self) -> Option<bool> {
+        match self {
+            Operator::Compares(Comparison::Greater | Comparison::GreaterOrEqual) => Some(true),
+            Operator::Compares(Comparison::Less | Comparison::LessOrEqual) => Some(false),
+            Operator::Compares(Comparison::Equal) | Operator::Differs => None,
+        }
+    }
+
+    /// The server's estimators of such an operator: of a restriction, and of a join.
+    fn estimators(self) -> (u32, u32) {
+        match self {
+            Operator::Compares(Comparison::Less) => (pg_sys::F_SCALARLTSEL, pg_sys::F_SCALARLTJOINSEL),
+            Operator::Compares(Comparison::LessOrEqual) => (pg_sys::F_SCALARLESEL, pg_sys::F_SCALARLEJOINSEL),
+            Operator::Compares(Comparison::Equal) => (pg_sys::F_EQSEL, pg_sys::F_EQJOINSEL),
+            Operator::Compares(Comparison::GreaterOrEqual) => {
+                (pg_sys::F_SCALARGESEL, pg_sys::F_SCALARGEJOINSEL)
+            }
+            Operator::Compares(Comparison::Greater) => (pg_sys::F_SCALARGTSEL, pg_sys::F_SCALARGTJOINSEL),
+            Operator::Differs => (pg_sys::F_NEQSEL, pg_sys::F_NEQJOINSEL),
+        }
+    }
+}
+
+/// A call of an estimator for a restriction.
+#[derive(Clone, Copy)]
+struct Asked {
+    root: *mut pg_sys::PlannerInfo,
+    operator: pg_sys::Oid,
+    arguments: *mut pg_sys::List,
+    /// The relation whose rows are restricted; 0 for the only one there is.
+    relation: i32,
+    collation: pg_sys::Oid,
+}
+
+/// A condition that compares what depends on the rows of one relation with something that does not.
+struct Condition {
+    operator: Operator,
+    /// The number of the relation.
+    number: i32,
+    /// What depends on its rows.
+    expression: *mut pg_sys::Node,
+    other: *mut pg_sys::Node,
+}
+
+impl Asked {
+    /// The condition that is asked about.
+    ///
+    /// # Safety
+    /// A call of the planner's.
+    unsafe fn condition(&self) -> Option<Condition> {
+        // SAFETY: lists of expressions, and sets of numbers that are made of them.
+        unsafe {
+            let mut operator = Operator::of(self.operator)?;
+            if pg_sys::list_length(self.arguments) != 2 {
+                return None;
+            }
+            let argument = |at| pg_sys::list_nth(self.arguments, at).cast::<pg_sys::Node>();
+            let [left, right] = [0, 1].map(|at| pg_sys::pull_varnos(self.root, argument(at)));
+            let mut number = self.relation;
+            if number == 0
+                && !pg_sys::bms_get_singleton_member(pg_sys::bms_union(left, right), &raw mut number)
+            {
+                return None;
+            }
+            let (mut expression, mut other) = (argument(0), argument(1));
+            match [left, right].map(|numbers| pg_sys::bms_is_member(number, numbers)) {
+                [true, false] => {}
+                [false, true] => {
+                    std::mem::swap(&mut expression, &mut other);
+                    operator = operator.commuted();
+                }
+                _ => return None,
+            }
+            Some(Condition { operator, number, expression, other })
+        }
+    }
+
+    /// The conditions of the relation that come before this one in the query; `None` if it is not among those that all have to
+    /// be true.
+    ///
+    /// # Safety
+    /// As [`Self::condition`], of which `number` is.
+    unsafe fn before(&self, number: i32) -> Option<Vec<(Asked, Condition)>> {
+        let mut found = Vec::new();
+        // SAFETY: the planner has arrays of as many relations as it says; the tag of a node says what structure it is.
+        unsafe {
+            if number <= 0 || number >= (*self.root).simple_rel_array_size {
+                return None;
+            }
+            let rel = (*(*self.root).simple_rel_array.add(number as usize)).as_ref()?;
+            for at in 0..pg_sys::list_length(rel.baserestrictinfo) {
+                let one = pg_sys::list_nth(rel.baserestrictinfo, at).cast::<pg_sys::RestrictInfo>();
+                let clause = (*one).clause.cast::<pg_sys::OpExpr>();
+                if (*clause.cast::<pg_sys::Node>()).type_ != pg_sys::NodeTag::T_OpExpr {
+                    continue;
+                }
+                if (*clause).args == self.arguments {
+                    return Some(found);
+                }
+                let asked = Asked { operator: (*clause).opno, arguments: (*clause).args, ..*self };
+                found.extend(asked.condition().map(|condition| (asked, condition)));
+            }
+        }
+        None
+    }
+
+    /// The share that the statistics of documents give; `None` if they say nothing, or the server knows more.
+    ///
+    /// # Safety
+    /// As [`Self::condition`].
+    unsafe fn by_documents(&self, filters: &FilterPaths) -> Option<f64> {
+        // SAFETY: the caller's.
+        unsafe {
+            let Condition { operator, number, expression, other } = self.condition()?;
+            let (table, path) = documents(self.root, filters, expression, number)?;
+            let statistics = (filters.statistics)(table, &path);
+            if statistics.is_none() && is_known(self.root, expression) {
+                return None;
+            }
+            let Some(wanted) = constant(self.root, other)? else {
+                let equal = statistics?.equal();
+                return match operator {
+                    Operator::Compares(Comparison::Equal) => Some(equal),
+                    Operator::Compares(_) => None,
+                    Operator::Differs => Some(1.0 - statistics?.missing - equal),
+                };
+            };
+            let Operator::Compares(comparison) = operator else {
+                let equal = [Wanted::Compared(Comparison::Equal, wanted)];
+                let equal = filters.share_of_values(table, &path, &equal)?;
+                return Some(1.0 - statistics?.missing - equal);
+            };
+            let mut all = Vec::new();
+            for (_, earlier) in self.before(number).unwrap_or_default() {
+                if let Operator::Compares(comparison) = earlier.operator
+                    && documents(self.root, filters, earlier.expression, number)
+                        .is_some_and(|(_, other)| other == path)
+                    && let Some(Some(value)) = constant(self.root, earlier.other)
+                {
+                    all.push(Wanted::Compared(comparison, value));
+                }
+            }
+            // Null and no value are one to filters; no comparison is true of no value.
+            let there = statistics.map_or(1.0, |known| 1.0 - known.missing);
+            let before = match all.is_empty() {
+                true => 1.0,
+                false => filters.share_of_values(table, &path, &all)?.min(there),
+            };
+            all.push(Wanted::Compared(comparison, wanted));
+            let share = filters.share_of_values(table, &path, &all)?.min(there);
+            Some(share / before.max(f64::MIN_POSITIVE))
+        }
+    }
+
+    /// The share that the server's estimator gives for such an operator.
+    ///
+    /// # Safety
+    /// As [`Self::condition`].
+    unsafe fn by_server(&self, operator: Operator) -> f64 {
+        // SAFETY: the server's function takes what this one was given.
+        let share = unsafe {
+            pg_sys::OidFunctionCall4Coll(
+                pg_sys::Oid::from(operator.estimators().0),
+                self.collation,
+                pg_sys::Datum::from(self.root),
+                pg_sys::Datum::from(self.operator),
+                pg_sys::Datum::from(self.arguments),
+                pg_sys::Datum::from(self.relation),
+            )
+        };
+        number_of(share)
+    }
+
+    /// The same, of the second bound of a range given the first one.
+    ///
+    /// # Safety
+    /// As [`Self::condition`].
+    unsafe fn by_server_in_range(&self, operator: Operator) -> f64 {
+        // SAFETY: the caller's.
+        unsafe {
+            let alone = self.by_server(operator);
+            let Some(condition) = self.condition() else { return alone };
+            let (Some(is_lower), Some(before)) =
+                (condition.operator.is_lower_bound(), self.before(condition.number))
+            else {
+                return alone;
+            };
+            let of_same = |(_, earlier): &&(Asked, Condition)| {
+                pg_sys::equal(earlier.expression.cast(), condition.expression.cast())
+            };
+            let mut bounds = before
+                .iter()
+                .filter(of_same)
+                .filter_map(|(asked, earlier)| Some((asked, earlier.operator.is_lower_bound()?)));
+            let Some((first, first_is_lower)) = bounds.next() else { return alone };
+            if first_is_lower == is_lower || bounds.any(|(_, other)| other == is_lower) {
+                return alone;
+            }
+            let Some(first_operator) = Operator::of(first.operator) else { return alone };
+            let first = first.by_server(first_operator);
+            // As the server has it for operators whose estimators it knows.
+            let both = if [alone, first].iter().any(|share| (share - OPEN_RANGE).abs() < 1e-12) {
+                RANGE
+            } else {
+                let inner = pg_sys::JoinType::JOIN_INNER;
+                let is_null = pg_sys::NullTestType::IS_NULL;
+                let (root, value, none) = (self.root, condition.expression, ptr::null_mut());
+                match alone + first - 1.0
+                    + pg_sys::nulltestsel(root, is_null, value, self.relation, inner, none)
+                {
+                    both if both > 0.0 => both,
+                    both if both < -0.01 => RANGE,
+                    _ => 1e-10,
+                }
+            };
+            both / first.max(f64::MIN_POSITIVE)
+        }
+    }
+}
+
+/// The number in the result of an estimator.
+fn number_of(share: pg_sys::Datum) -> f64 {
+    f64::from_bits(share.value() as u64)
+}
+
+/// The table and the path if an expression is a value at a path of documents of relation `number`, of which the server has no
+/// index of its own.
+///
+/// # Safety
+/// The planner, and an expression of the query.
+unsafe fn documents(
+    root: *mut pg_sys::PlannerInfo,
+    filters: &FilterPaths,
+    expression: *mut pg_sys::Node,
+    number: i32,
+) -> Option<(Scanned, Vec<u8>)> {
+    // SAFETY: the caller's.
+    unsafe {
+        let value = ValueAt::of(expression, u32::try_from(number).ok()?, filters.values)?;
+        let table = filters.readable(root, number, value.column)?;
+        (!value.is_left_to_server()).then_some((table, value.path))
+    }
+}
+
+/// The stored value of an expression as far as it is known, `Some(None)` if it is not; `None` if it is NULL.
+///
+/// # Safety
+/// The planner, and an expression of the query of the type of values.
+unsafe fn constant(root: *mut pg_sys::PlannerInfo, expression: *mut pg_sys::Node) -> Option<Option<Vec<u8>>> {
+    // SAFETY: the caller's.
+    unsafe {
+        match argument_of(pg_sys::estimate_expression_value(root, expression), |_| None) {
+            Argument::Null => None,
+            Argument::Expression(_) => Some(None),
+            Argument::Constant(value) => Some(Some(value.bytes().to_vec())),
+        }
+    }
+}
+
+/// What the server knows of an expression: its statistics, and how many different values there are.
+struct ServerStatistics(pg_sys::VariableStatData);
+
+impl ServerStatistics {
+    /// # Safety
+    /// The planner, and an expression of the query.
+    unsafe fn of(root: *mut pg_sys::PlannerInfo, expression: *mut pg_sys::Node) -> ServerStatistics {
+        let mut found = pg_sys::VariableStatData::default();
+        // SAFETY: the caller's.
+        unsafe { pg_sys::examine_variable(root, expression, 0, &raw mut found) };
+        ServerStatistics(found)
+    }
+
+    fn are_there(&self) -> bool {
+        !self.0.statsTuple.is_null() || self.0.isunique
+    }
+
+    fn distinct(&mut self) -> f64 {
+        let mut default = false;
+        // SAFETY: what the server has filled.
+        unsafe { pg_sys::get_variable_numdistinct(&raw mut self.0, &raw mut default) }
+    }
+}
+
+impl Drop for ServerStatistics {
+    fn drop(&mut self) {
+        if let (false, Some(free)) = (self.0.statsTuple.is_null(), self.0.freefunc) {
+            // SAFETY: what the server says to do with its entry.
+            unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| free(self.0.statsTuple)) };
+        }
+    }
+}
+
+/// Whether the server has statistics of an expression.
+///
+/// # Safety
+/// The planner, and an expression of the query.
+unsafe fn is_known(root: *mut pg_sys::PlannerInfo, expression: *mut pg_sys::Node) -> bool {
+    // SAFETY: the caller's.
+    unsafe { ServerStatistics::of(root, expression) }.are_there()
+}
+
+/// What is known of one side of a join: by the statistics of documents, if `own` has them, or else by the server's.
+///
+/// # Safety
+/// The planner, and an expression of the query.
+unsafe fn of_side(
+    root: *mut pg_sys::PlannerInfo,
+    expression: *mut pg_sys::Node,
+    own: Option<ValueStatistics>,
+) -> ValueStatistics {
+    // SAFETY: the caller's.
+    own.unwrap_or_else(|| unsafe {
+        let mut known = ServerStatistics::of(root, expression);
+        let missing = match known.are_there() {
+            true => {
+                let (inner, is_null) = (pg_sys::JoinType::JOIN_INNER, pg_sys::NullTestType::IS_NULL);
+                pg_sys::nulltestsel(root, is_null, expression, 0, inner, ptr::null_mut())
+            }
+            false => 0.0,
+        };
+        ValueStatistics { missing, distinct: known.distinct().max(1.0) }
+    })
+}
+
+/// The share of all pairs of rows of two relations that have equal values, if one of them has statistics of documents.
+///
+/// # Safety
+/// The planner, and the arguments of an operator.
+unsafe fn equal_pairs(
+    root: *mut pg_sys::PlannerInfo,
+    filters: &FilterPaths,
+    arguments: *mut pg_sys::List,
+) -> Option<f64> {
+    // SAFETY: lists of expressions, and sets of numbers that are made of them.
+    unsafe {
+        if pg_sys::list_length(arguments) != 2 {
+            return None;
+        }
+        let sides = [0, 1].map(|at| pg_sys::list_nth(arguments, at).cast::<pg_sys::Node>());
+        let sides = sides.map(|side| {
+            let mut number = 0;
+            let one = pg_sys::bms_get_singleton_member(pg_sys::pull_varnos(root, side), &raw mut number);
+            let documents = one.then(|| documents(root, filters, side, number)).flatten();
+            (side, documents.and_then(|(table, path)| (filters.statistics)(table, &path)))
+        });
+        if sides.iter().all(|(_, own)| own.is_none()) {
+            return None;
+        }
+        let [left, right] = sides.map(|(side, own)| of_side(root, side, own));
+        Some((1.0 - left.missing) * (1.0 - right.missing) / left.distinct.max(right.distinct))
+    }
+}
+
+impl Args {
+    /// The share of a relation's rows of which a comparison of values is true, for a function that the server calls as the
+    /// estimator of the operator: with the planner, the operator, the arguments and a relation.
+    pub(crate) fn value_share(&self, filters: &'static FilterPaths) -> f64 {
+        let (Some(root), Some(arguments)) = (self.internal(0), self.internal(2)) else { return RANGE };
+        // SAFETY: SQL cannot call a function with an argument of type internal; the server calls estimators with these.
+        let share = unsafe {
+            let asked = Asked {
+                root: root.cast_mut_ptr(),
+                operator: self.oid(1),
+                arguments: arguments.cast_mut_ptr(),
+                relation: self.int4(3),
+                collation: (*self.raw()).fncollation,
+            };
+            match (asked.by_documents(filters), Operator::of(asked.operator)) {
+                (Some(share), _) => share,
+                (None, Some(operator)) => asked.by_server_in_range(operator),
+                (None, None) => RANGE,
+            }
+        };
+        share.clamp(0.0, 1.0)
+    }
+
+    /// The share of all pairs of rows of two relations, for the estimator of joins: it is called with the planner, the operator,
+    /// the arguments, the kind of join and what the server knows of it.
+    pub(crate) fn value_join_share(&self, filters: &'static FilterPaths) -> f64 {
+        let (Some(root), Some(arguments)) = (self.internal(0), self.internal(2)) else { return RANGE };
+        // SAFETY: as above; the server's function takes what this one was given.
+        let share = unsafe {
+            let Some(operator) = Operator::of(self.oid(1)) else { return RANGE };
+            let join = self.int2(3) as pg_sys::JoinType::Type;
+            let is_equal = operator == Operator::Compares(Comparison::Equal);
+            let pairs =
+                is_equal && join != pg_sys::JoinType::JOIN_SEMI && join != pg_sys::JoinType::JOIN_ANTI;
+            let own = pairs.then(|| equal_pairs(root.cast_mut_ptr(), filters, arguments.cast_mut_ptr()));
+            own.flatten().unwrap_or_else(|| {
+                number_of(pg_sys::OidFunctionCall5Coll(
+                    pg_sys::Oid::from(operator.estimators().1),
+                    (*self.raw()).fncollation,
+                    root,
+                    pg_sys::Datum::from(self.oid(1)),
+                    arguments,
+                    pg_sys::Datum::from(self.int2(3)),
+                    self.internal(4).unwrap_or(pg_sys::Datum::null()),
+                ))
+            })
+        };
+        share.clamp(0.0, 1.0)
+    }
+}
