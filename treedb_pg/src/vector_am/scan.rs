@@ -84,8 +84,10 @@ pub(super) fn reaches(asked: f64, rows: f64) -> bool {
 /// Rows that are compared by their vectors before the nearest of them is returned, where they were found by codes.
 const RANKED: usize = 20;
 
-/// A scan that goes on takes one row at a time for so many that it has returned.
+/// A scan that goes on finds at once what it has returned, divided by this,
 const AT_ONCE: usize = 32;
+/// but at least the lesser of what its first search was for and so many: to begin a search costs as much as some rows do.
+const AT_LEAST: usize = 8;
 
 /// A row, and how far it is: whatever is in the order of the distance.
 struct Ranked {
@@ -311,7 +313,8 @@ impl State {
         let first = ef.saturating_sub(self.returned);
         self.is_final = graph.layout.finds_in_order();
         let (ranked, wanted) = if self.is_final {
-            let at_once = first.saturating_sub(ahead).max(self.returned / AT_ONCE).max(1);
+            let at_once =
+                first.saturating_sub(ahead).max(self.returned / AT_ONCE).max(ahead.clamp(1, AT_LEAST));
             (at_once, ahead + at_once)
         } else {
             (RANKED, ahead.max(first).max(RANKED).saturating_sub(ready.len()).max(1))
