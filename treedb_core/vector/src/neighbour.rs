@@ -24,6 +24,8 @@ use crate::metric::Metric;
 
 /// Lanes that the arithmetic goes by.
 const LANES: usize = 16;
+/// The share by which sums may differ that are of the same numbers.
+const ALIKE: f32 = 0.02;
 /// Rounds of a rotation.
 const ROUNDS: usize = 1;
 
@@ -172,6 +174,12 @@ impl Rounding {
     pub(crate) fn factor(self) -> f32 {
         self.factor
     }
+
+    /// Both, of which any that are no number are the same.
+    #[cfg(test)]
+    pub(crate) fn to_bits(self) -> [u32; 2] {
+        [self.factor, self.own].map(|part| if part.is_nan() { f32::NAN } else { part }.to_bits())
+    }
 }
 
 impl Form {
@@ -259,6 +267,39 @@ impl Form {
             let parts = [factor, own].map(f32::to_le_bytes);
             places.as_chunks_mut().0.iter_mut().zip(parts).for_each(|(place, part)| *place = part);
         }
+    }
+
+    /// Whether two codes can be of one vector. Sums are not the same to the last bit in all versions of this library, nor are
+    /// numbers at the boundary of two.
+    pub fn is_same(self, a: &[u8], b: &[u8]) -> bool {
+        let (Some((a, a_bits)), Some((b, b_bits))) = (self.rounding_of(a), self.rounding_of(b)) else {
+            return false;
+        };
+        // Of no difference, the bits are of no interest.
+        if a.factor == 0.0 && b.factor == 0.0 {
+            return true;
+        }
+        let most = a.factor.abs().max(b.factor.abs());
+        let length = (self.dimensions as f32).sqrt();
+        let has_same_sums =
+            (a.factor - b.factor).abs() <= ALIKE * most && (a.own - b.own).abs() <= ALIKE * most * length;
+        // Of one bit, numbers are signs, which have no boundary but at 0.
+        has_same_sums
+            && (0..self.dimensions).all(|at| self.number(a_bits, at).abs_diff(self.number(b_bits, at)) <= 1)
+    }
+
+    /// What is kept beside the bits of a code, and these.
+    fn rounding_of(self, code: &[u8]) -> Option<(Rounding, &[u8])> {
+        let (parts, bits) = code.split_at_checked(self.rounding())?;
+        let mut parts = parts.as_chunks().0.iter().map(|part| f32::from_le_bytes(*part));
+        let (factor, own) = (parts.next()?, parts.next().unwrap_or_default());
+        (bits.len() == self.padded()).then_some((Rounding { factor, own }, bits))
+    }
+
+    /// The number of a dimension, by its bits.
+    fn number(self, bits: &[u8], at: usize) -> u32 {
+        let bit = |plane| bits.get(plane * self.plane() + at / 8).map_or(0, |byte| byte >> (at % 8) & 1);
+        (0..self.bits).map(|plane| u32::from(bit(plane)) << plane).sum()
     }
 
     /// Writes the bits of a rotated difference over `bits`, which is as long as a code. `own` is the rotated vector of the
@@ -496,6 +537,40 @@ mod tests {
         seen.estimates(&Kernels::best(), form, query, &record, record.len(), 0.0, &mut found);
         let [Estimate { node: 7, score, error }] = found[..] else { panic!("{found:?}") };
         (score, error)
+    }
+
+    #[test]
+    fn a_code_is_its_vectors_whatever_the_last_bits_of_its_sums_are_and_no_other_ones() {
+        let mut rng = Rng::new(9);
+        for (dimensions, bits, of_units) in
+            [(16, 4, false), (17, 4, true), (64, 2, true), (100, 2, false), (384, 1, true)]
+        {
+            let form = Form { dimensions, bits, of_units };
+            let (kernels, rotation) = (Kernels::best(), Rotation::new(dimensions));
+            let mut vector =
+                || (0..dimensions).map(|_| rng.below(2001) as f32 / 1000.0 - 1.0).collect::<Vec<f32>>();
+            let (node, neighbour, other) = (vector(), vector(), vector());
+            let code = |of: &[f32]| {
+                let mut code = Vec::new();
+                form.code_of(&kernels, &rotation, of, &node, &mut Vec::new(), &mut code);
+                code
+            };
+            let (own, others, none) = (code(&neighbour), code(&other), code(&node));
+            assert!(form.is_same(&own, &own) && form.is_same(&none, &none), "{form:?}");
+            assert!(!form.is_same(&own, &others) && !form.is_same(&own, &none), "{form:?}");
+            assert!(!form.is_same(&own, &own[..own.len() - 4]) && !form.is_same(&own, &[]), "{form:?}");
+            // The last bits of what is kept beside the numbers.
+            let mut rounded = own.clone();
+            rounded[0] ^= 3;
+            assert!(form.is_same(&own, &rounded), "{form:?}");
+            // The lowest bit of a number, which is a number beside it; of one bit it is another sign.
+            let mut beside = own.clone();
+            beside[form.rounding()] ^= 1;
+            assert_eq!(form.is_same(&own, &beside), bits > 1, "{form:?}");
+            let mut far = own.clone();
+            far[form.rounding() + (bits - 1) * form.plane()] ^= 1;
+            assert!(bits == 1 || !form.is_same(&own, &far), "{form:?}");
+        }
     }
 
     /// The root of the mean square of the errors of estimates, as a share of the distances from the node of both, and of what

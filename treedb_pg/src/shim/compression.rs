@@ -71,7 +71,7 @@ fn by_pglz(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(place)
 }
 
-/// The first bytes of what [`compress`] was given, at least `most` of them if there are as many; an SQL error if they are damaged.
+/// The first bytes of what [`compress`] was given, `most` of them if there are as many; an SQL error if they are damaged.
 pub(crate) fn decompress(compressed: &[u8], most: usize) -> Vec<u8> {
     match decompress_quietly(compressed, most) {
         Some(bytes) => bytes,
@@ -91,8 +91,12 @@ pub(crate) fn decompress_quietly(compressed: &[u8], most: usize) -> Option<Vec<u
     let whole = usize::try_from(word & ((1 << METHOD_SHIFT) - 1)).ok()?;
     match word >> METHOD_SHIFT {
         0 => {}
-        // Its beginning alone is not to be had.
-        1 => return from_lz4(bytes, whole),
+        // All of it is decompressed, but who wanted the beginning has no work with the rest.
+        1 => {
+            let mut plain = from_lz4(bytes, whole)?;
+            plain.truncate(most);
+            return Some(plain);
+        }
         _ => return None,
     }
     // A byte of `pglz` output stands for less than 256 bytes, so a damaged length allocates no more than that.

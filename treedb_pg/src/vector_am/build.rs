@@ -195,6 +195,21 @@ impl<'i, 'm> Pages<'i, 'm> {
     }
 }
 
+/// Ends the work of other threads if this one panics: an error is reported when they have ended.
+struct EndOnPanic<'a> {
+    /// The part that is made next.
+    next: &'a AtomicUsize,
+    end: usize,
+}
+
+impl Drop for EndOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.next.store(self.end, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The vectors of a graph as codes of links need them.
 struct Prepared<'g> {
     graph: &'g MemoryGraph,
@@ -371,17 +386,20 @@ impl NodeSlots<'_> {
                 made.extend(part.iter().map(|(node, above)| (*node, self.node(*node, *above, &mut work))));
             }
         };
+        let threads = self.threads.min(parts.len());
         let mut slots = std::thread::scope(|scope| {
             let mut others = Vec::new();
-            if self.threads > 1 {
+            if threads > 1 {
                 thread::start_without_signals(&mut || {
                     // Where no more threads can be started, those that there are do it.
                     let start = |_| std::thread::Builder::new().spawn_scoped(scope, make).ok();
-                    others.extend((1..self.threads).filter_map(start));
+                    others.extend((1..threads).filter_map(start));
                 });
             }
+            let others_end = EndOnPanic { next: &next, end: parts.len() };
             meanwhile();
             let mut slots = make();
+            drop(others_end);
             for thread in others {
                 match thread.join() {
                     Ok(others) => slots.extend(others),

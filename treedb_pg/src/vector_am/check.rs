@@ -29,7 +29,7 @@ fn codes_agree(writer: &Writer<'_>, node: u32) -> bool {
         kept.prepare(&rotation, &mut other);
         wanted.clear();
         kept.append(&rotation, &other, &own, &mut difference, &mut wanted);
-        code == wanted
+        kept.is_same(code, &wanted)
     })
 }
 

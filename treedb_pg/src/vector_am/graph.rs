@@ -415,8 +415,11 @@ impl Nodes for Graph<'_> {
         if let Some((slots, place, count)) = self.links_at(node, level) {
             self.read(slots, place, |slot| {
                 out.extend(self.layout.links(slots, slot, count).map(|(link, _)| link.node));
+                // What is in the node itself is read with it.
+                let is_apart = !self.layout.exact || self.layout.finds_in_order();
                 if self.for_scan
                     && level == 0
+                    && is_apart
                     && let Some(row) = record::row(slot)
                 {
                     self.rows.borrow_mut().insert(node, Kept { row, vector: record::vector_place(slot) });

@@ -151,6 +151,14 @@ impl LinkCode {
             LinkCode::Bits(_) => push_bits(neighbour, out),
         }
     }
+
+    /// Whether two codes can be of one vector.
+    pub(super) fn is_same(self, a: &[u8], b: &[u8]) -> bool {
+        match self {
+            LinkCode::Estimate(form) => form.is_same(a, b),
+            LinkCode::Bits(_) => a == b,
+        }
+    }
 }
 
 /// Sizes of slots, and how many a page has.

@@ -339,16 +339,28 @@ mod tests {
     fn all_kernels_make_the_same_codes_of_neighbours() {
         let mut rng = Rng::new(6);
         for dimensions in (1..80).chain([127, 128, 384, 1000, 2000]) {
-            let (difference, own) = (floats(&mut rng, dimensions), floats(&mut rng, dimensions));
-            for (bits, of_units) in [(1, true), (1, false), (2, true), (3, false), (4, true)] {
-                let form = Form { dimensions, bits, of_units };
-                let codes = Kernels::all().into_iter().map(|kernels| {
-                    let mut code = vec![0; form.bytes()];
-                    let rounding = (kernels.code)(form, &difference, &own, &mut code);
-                    (code, rounding)
-                });
-                let codes: Vec<_> = codes.collect();
-                assert!(codes.iter().all(|code| Some(code) == codes.first()), "{form:?}");
+            let (usual, own) = (floats(&mut rng, dimensions), floats(&mut rng, dimensions));
+            let with_one = |one: f32| {
+                let mut vector = vec![0.0; dimensions];
+                *vector.last_mut().unwrap() = one;
+                vector
+            };
+            // Of the last ones, squares are zero, infinite or no numbers.
+            let unusual = [0.0, 1.0, 1e-25, 1e25, f32::INFINITY, f32::NAN].map(with_one);
+            for difference in unusual.iter().chain([&usual]) {
+                for (bits, of_units) in [(1, true), (1, false), (2, true), (3, false), (4, true)] {
+                    let form = Form { dimensions, bits, of_units };
+                    let codes = Kernels::all().into_iter().map(|kernels| {
+                        let mut code = vec![0; form.bytes()];
+                        let rounding = (kernels.code)(form, difference, &own, &mut code);
+                        (code, rounding.to_bits())
+                    });
+                    let codes: Vec<_> = codes.collect();
+                    assert!(
+                        codes.iter().all(|code| Some(code) == codes.first()),
+                        "{form:?} of {difference:?}"
+                    );
+                }
             }
         }
     }
