@@ -84,6 +84,11 @@ pub(crate) fn changed(relation: Option<pg_sys::Oid>) {
     });
 }
 
+/// How often something has changed: what was found before is out of date when it is another number.
+pub(super) fn changes() -> u64 {
+    CHANGES.get()
+}
+
 /// What is known of a locked table, if anything is.
 pub(super) fn known(table: pg_sys::Oid) -> Option<Rc<Known>> {
     KNOWN.with_borrow(|known| known.get(&table).cloned())

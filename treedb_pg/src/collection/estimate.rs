@@ -10,12 +10,14 @@ use treedb_query::access::Source as _;
 use treedb_query::doc::{Doc, Value};
 use treedb_query::query::{Filter, Path, Plan, Query, matching_share};
 
+use super::catalog_cache;
 use super::find::{parse_count, parse_find};
 use super::index;
 use super::ordered_rows;
 use super::parallel_pipeline;
 use super::reader::Reader;
 use super::spill::spilling;
+use super::statistics::KnownStatistics;
 use super::table::Table;
 use crate::shim::datum::Datum;
 use crate::shim::filter_scan::{Scanned, ValueStatistics};
@@ -31,8 +33,9 @@ const KEPT: usize = 8;
 /// The planner asks several times about each call (for its rows, the cost of a function scan, and the cost of ours), and about
 /// each filter.
 struct Asked<T> {
-    /// When the statement began, and the arguments.
-    key: (i64, Vec<u8>),
+    /// When the statement began, how often something had changed (a function is one statement, and may create an index), and
+    /// the arguments.
+    key: (i64, u64, Vec<u8>),
     estimate: Option<T>,
 }
 
@@ -42,6 +45,7 @@ type Answers<T> = LocalKey<RefCell<Vec<Asked<T>>>>;
 thread_local! {
     static ESTIMATES: RefCell<Vec<Asked<Estimate>>> = const { RefCell::new(Vec::new()) };
     static SHARES: RefCell<Vec<Asked<f64>>> = const { RefCell::new(Vec::new()) };
+    static VALUES: RefCell<Vec<Asked<ValueStatistics>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The estimate of a call with these arguments, made by `estimate` once in a statement.
@@ -59,7 +63,7 @@ fn once_of<T: Copy>(
         bytes.extend_from_slice(&argument.len().to_le_bytes());
         bytes.extend_from_slice(argument);
     }
-    let key = (server::statement_start(), bytes);
+    let key = (server::statement_start(), catalog_cache::changes(), bytes);
     let known =
         answers.with_borrow(|asked| asked.iter().find(|asked| asked.key == key).map(|asked| asked.estimate));
     if let Some(known) = known {
@@ -303,11 +307,14 @@ pub(super) fn unknown_values(table: Scanned, like: &Argument<'_>, rows: f64) -> 
 
 /// What statistics say of the values at a path of a table's documents.
 pub(super) fn value_statistics(table: Scanned, path: &[u8]) -> Option<ValueStatistics> {
-    let reader = Reader::for_estimate(Table::of_plan(table));
-    let known = reader.statistics(&text::to_utf8(path))?;
-    let rows = reader.table.estimated_rows() as f64;
-    let distinct = if known.distinct < 0.0 { -known.distinct * rows } else { known.distinct };
-    Some(ValueStatistics { missing: known.missing.clamp(0.0, 1.0), distinct: distinct.max(1.0) })
+    let number = table.table.to_u32().to_le_bytes();
+    once_of(&VALUES, &[&number, path], || {
+        let table = Table::of_plan(table);
+        let known = KnownStatistics::default().of(&table, &text::to_utf8(path))?;
+        let rows = table.estimated_rows() as f64;
+        let distinct = if known.distinct < 0.0 { -known.distinct * rows } else { known.distinct };
+        Some(ValueStatistics { missing: known.missing.clamp(0.0, 1.0), distinct: distinct.max(1.0) })
+    })
 }
 
 /// About how many different pages of `pages` are read at so many places: the formula of Mackert and Lohman, as the server has it. The

@@ -5,7 +5,8 @@
 //! So the names are in the catalog, belong to the table, and pg_dump has them; the server itself collects statistics of the
 //! expression beside.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
 
 use ::bson::RawDocument;
 use pgrx::pg_sys;
@@ -13,6 +14,7 @@ use treedb_query::access::statistics::{PathStatistics, Sample, Statistics};
 use treedb_query::index::ordered::Kind;
 use treedb_query::query::Result;
 
+use super::catalog_cache;
 use super::index;
 use super::table::Table;
 use crate::shim::analyze::{self, ColumnAnalysis, SampledColumn};
@@ -21,6 +23,7 @@ use crate::shim::error::accept;
 use crate::shim::expression::ColumnCall;
 use crate::shim::function::pg_function;
 use crate::shim::relation::{LockMode, OpenTable};
+use crate::shim::server;
 use crate::shim::text;
 use crate::types::bson;
 
@@ -107,14 +110,34 @@ pg_function! {
 
 /// The statistics of a table's documents, read when they are first asked for.
 #[derive(Default)]
-pub(super) struct KnownStatistics(OnceCell<Vec<Vec<u8>>>);
+pub(super) struct KnownStatistics(OnceCell<Rc<Vec<Vec<u8>>>>);
+
+/// When a statement began, how often something had changed, a table and its column.
+type Read = (i64, u64, pg_sys::Oid, i16);
+
+thread_local! {
+    /// The statistics that were read last: the planner asks for each condition of a statement.
+    static LAST: RefCell<Option<(Read, Rc<Vec<Vec<u8>>>)>> = const { RefCell::new(None) };
+}
+
+fn stored(table: pg_sys::Oid, column: i16) -> Rc<Vec<Vec<u8>>> {
+    let wanted = (server::statement_start(), catalog_cache::changes(), table, column);
+    let last = LAST.with_borrow(|last| {
+        last.as_ref().filter(|(read, _)| *read == wanted).map(|(_, found)| Rc::clone(found))
+    });
+    last.unwrap_or_else(|| {
+        let found = Rc::new(analyze::stored(table, column, KIND));
+        LAST.set(Some((wanted, Rc::clone(&found))));
+        found
+    })
+}
 
 impl KnownStatistics {
     fn read(&self, table: &Table) -> &[Vec<u8>] {
         self.0.get_or_init(|| {
             let oid = table.relation.get().oid();
             // They would tell of rows that policies hide from the user.
-            if catalog::hides_rows(oid) { Vec::new() } else { analyze::stored(oid, table.doc, KIND) }
+            if catalog::hides_rows(oid) { Rc::default() } else { stored(oid, table.doc) }
         })
     }
 

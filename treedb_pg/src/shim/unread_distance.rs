@@ -43,6 +43,9 @@ unsafe extern "C-unwind" fn upper_paths(
     extra: *mut c_void,
 ) {
     let Some(hook) = HOOK.get() else { return };
+    if stage != pg_sys::UpperRelationKind::UPPERREL_FINAL && hook.previous.is_none() {
+        return;
+    }
     // SAFETY: called by the planner, with relations that have their paths. The callback is the outermost Rust frame below the
     // server's, and another library's hook is called as the server calls it.
     unsafe {

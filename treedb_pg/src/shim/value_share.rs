@@ -133,27 +133,24 @@ impl Asked {
     /// # Safety
     /// As [`Self::condition`], of which `number` is.
     unsafe fn before(&self, number: i32) -> Option<Vec<(Asked, Condition)>> {
-        let mut found = Vec::new();
         // SAFETY: the planner has arrays of as many relations as it says; the tag of a node says what structure it is.
         unsafe {
             if number <= 0 || number >= (*self.root).simple_rel_array_size {
                 return None;
             }
             let rel = (*(*self.root).simple_rel_array.add(number as usize)).as_ref()?;
-            for at in 0..pg_sys::list_length(rel.baserestrictinfo) {
+            let comparison = |at| {
                 let one = pg_sys::list_nth(rel.baserestrictinfo, at).cast::<pg_sys::RestrictInfo>();
                 let clause = (*one).clause.cast::<pg_sys::OpExpr>();
-                if (*clause.cast::<pg_sys::Node>()).type_ != pg_sys::NodeTag::T_OpExpr {
-                    continue;
-                }
-                if (*clause).args == self.arguments {
-                    return Some(found);
-                }
-                let asked = Asked { operator: (*clause).opno, arguments: (*clause).args, ..*self };
-                found.extend(asked.condition().map(|condition| (asked, condition)));
-            }
+                let is_one = (*clause.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_OpExpr;
+                is_one.then(|| Asked { operator: (*clause).opno, arguments: (*clause).args, ..*self })
+            };
+            // The elements of a list are asked about one by one: none of them is among the conditions.
+            let own = (0..pg_sys::list_length(rel.baserestrictinfo))
+                .find(|at| comparison(*at).is_some_and(|one| one.arguments == self.arguments))?;
+            let before = (0..own).filter_map(comparison);
+            Some(before.filter_map(|asked| Some((asked, asked.condition()?))).collect())
         }
-        None
     }
 
     /// The share that the statistics of documents give; `None` if they say nothing, or the server knows more.
@@ -232,11 +229,8 @@ impl Asked {
         unsafe {
             let alone = self.by_server(operator);
             let Some(condition) = self.condition() else { return alone };
-            let (Some(is_lower), Some(before)) =
-                (condition.operator.is_lower_bound(), self.before(condition.number))
-            else {
-                return alone;
-            };
+            let Some(is_lower) = condition.operator.is_lower_bound() else { return alone };
+            let Some(before) = self.before(condition.number) else { return alone };
             let of_same = |(_, earlier): &&(Asked, Condition)| {
                 pg_sys::equal(earlier.expression.cast(), condition.expression.cast())
             };
