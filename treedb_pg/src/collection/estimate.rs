@@ -6,7 +6,6 @@
 use std::cell::RefCell;
 use std::thread::LocalKey;
 
-use treedb_query::access::Source as _;
 use treedb_query::doc::{Doc, Value};
 use treedb_query::query::{Filter, Path, Plan, Query, matching_share};
 

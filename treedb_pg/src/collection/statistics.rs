@@ -110,17 +110,20 @@ pg_function! {
 
 /// The statistics of a table's documents, read when they are first asked for.
 #[derive(Default)]
-pub(super) struct KnownStatistics(OnceCell<Rc<Vec<Vec<u8>>>>);
+pub(super) struct KnownStatistics(OnceCell<Stored>);
+
+/// The statistics of a column, each of a path.
+type Stored = Rc<Vec<Vec<u8>>>;
 
 /// When a statement began, how often something had changed, a table and its column.
 type Read = (i64, u64, pg_sys::Oid, i16);
 
 thread_local! {
     /// The statistics that were read last: the planner asks for each condition of a statement.
-    static LAST: RefCell<Option<(Read, Rc<Vec<Vec<u8>>>)>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<(Read, Stored)>> = const { RefCell::new(None) };
 }
 
-fn stored(table: pg_sys::Oid, column: i16) -> Rc<Vec<Vec<u8>>> {
+fn stored(table: pg_sys::Oid, column: i16) -> Stored {
     let wanted = (server::statement_start(), catalog_cache::changes(), table, column);
     let last = LAST.with_borrow(|last| {
         last.as_ref().filter(|(read, _)| *read == wanted).map(|(_, found)| Rc::clone(found))
