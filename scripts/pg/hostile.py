@@ -193,6 +193,8 @@ def argument(r, kind, name):
         if r.random() < .4:
             return "%s::bytea::treedb.bson::treedb.bson_value", bytes_of(r)
         return "treedb.get(%s::bytea::treedb.bson, 'v')", wrapped([(b"v", value(r, 4))])
+    if kind == "treedb.bson_value[]":
+        return "ARRAY[treedb.get(%s::bytea::treedb.bson, 'v'), NULL, '1']", wrapped([(b"v", value(r, 4))])
     if kind == "treedb.bson[]":
         return "ARRAY[%s::bytea::treedb.bson, NULL]" if r.random() < .2 else "ARRAY[%s::bytea::treedb.bson]", bytes_of(r)
     if kind == "bytea":

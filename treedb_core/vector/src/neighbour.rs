@@ -285,7 +285,9 @@ impl Form {
             (a.factor - b.factor).abs() <= ALIKE * most && (a.own - b.own).abs() <= ALIKE * most * length;
         // Of one bit, numbers are signs, which have no boundary but at 0.
         has_same_sums
-            && (0..self.dimensions).all(|at| self.number(a_bits, at).abs_diff(self.number(b_bits, at)) <= 1)
+            && (0..self.dimensions).all(|at| {
+                self.number(a_bits, at).abs_diff(self.number(b_bits, at)) <= u32::from(self.bits > 1)
+            })
     }
 
     /// What is kept beside the bits of a code, and these.
