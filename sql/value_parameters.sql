@@ -61,7 +61,8 @@ BEGIN
     RETURN n;
 END $$;
 SELECT years('1950'), years('1951'), years(NULL), years('"x"');
-SELECT pg_temp.run($$SELECT count(*) FROM c WHERE doc -> 'year' = (SELECT '1950'::bson_value FROM kinds WHERE n = 1)$$);
+-- (Versions name its result differently.)
+SELECT replace(line, '(InitPlan 1).col1', '$0') AS run FROM pg_temp.run($$SELECT count(*) FROM c WHERE doc -> 'year' = (SELECT '1950'::bson_value FROM kinds WHERE n = 1)$$) line;
 -- Joins.
 CREATE TABLE keys AS SELECT (1900 + n)::text::bson_value AS key, n FROM generate_series(1, 3) n;
 ANALYZE keys;
