@@ -15,4 +15,4 @@ if [ -z "${TREEDB_STATIC_BIN:-}" ]; then
 fi
 TREEDB_STATIC_BIN="$(realpath "$TREEDB_STATIC_BIN")"
 export TREEDB_BIN TREEDB_STATIC_BIN
-exec .venv/bin/python -m pytest -q --durations=5 -p no:cacheprovider treedb_server/tests/container "$@"
+exec .venv/bin/python -m pytest -q -rs --durations=5 -p no:cacheprovider treedb_server/tests/container "$@"

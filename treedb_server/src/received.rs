@@ -129,14 +129,14 @@ mod tests {
     async fn a_connection_that_waits_keeps_no_more_room_than_a_short_request_takes() {
         let (mut peer, received) = tokio::io::duplex(1 << 16);
         let mut received = Received::new(received);
-        for (length, kept) in [(10_000, 0), (100, 100)] {
+        for length in [10_000, 100] {
             peer.write_all(&vec![7; length]).await.unwrap();
             assert_eq!(received.fill_buf().await.unwrap().len(), length);
             received.consume(length);
             assert!(received.unread().is_empty());
             let waits = crate::stall::at_once(received.fill_buf()).await;
             assert!(waits.is_none());
-            assert_eq!(received.bytes.capacity(), kept, "after {length}");
+            assert!(received.bytes.capacity() <= KEPT, "after {length}");
         }
     }
 

@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
 
 use crate::bytes::{Protocol, insert};
 use crate::{Result, ask, echo};
@@ -14,30 +15,34 @@ pub(crate) struct Server {
     /// Where clients of each protocol connect, unless it does nothing.
     treedb: Option<(String, String)>,
     address: String,
-    dir: Option<PathBuf>,
-}
-
-/// Starts a process that prints where it listens, so many times.
-fn start(command: &mut Command, count: usize) -> Result<(Child, Vec<String>)> {
-    let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-    let lines = BufReader::new(process.stdout.take().ok_or("no output")?).lines();
-    let listening: Vec<String> = lines.take(count).collect::<std::io::Result<_>>()?;
-    let address = |line: &String| line.rsplit(' ').next().unwrap_or_default().to_owned();
-    Ok((process, listening.iter().map(address).collect()))
+    /// Removed after the process has ended.
+    _dir: Option<TempDir>,
 }
 
 impl Server {
+    /// Starts a process that prints where it listens, so many times.
+    fn start(command: &mut Command, count: usize, dir: Option<TempDir>) -> Result<(Server, Vec<String>)> {
+        let process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        // From here on the process ends with this, whatever fails.
+        let mut server = Server { process, treedb: None, address: String::new(), _dir: dir };
+        let lines = BufReader::new(server.process.stdout.take().ok_or("no output")?).lines();
+        let listening: Vec<String> = lines.take(count).collect::<std::io::Result<_>>()?;
+        let address = |line: &String| line.rsplit(' ').next().unwrap_or_default().to_owned();
+        Ok((server, listening.iter().map(address).collect()))
+    }
+
     /// TreeDB, which the variable `BENCH_TREEDB` names, with records.
     pub(crate) fn treedb(records: u64) -> Result<Server> {
         let program = std::env::var_os("BENCH_TREEDB").ok_or("BENCH_TREEDB must name the program treedb")?;
-        let dir = std::env::temp_dir().join(format!("treedb-floor-{}", std::process::id()));
+        let dir = TempDir::with_prefix("treedb-floor-")?;
         let mut command = Command::new(program);
         command.args(["serve", "--mongo", "127.0.0.1:0", "--native", "127.0.0.1:0", "--log-level", "error"]);
         command.args(["--max-connections", "4000"]);
-        let (process, listening) = start(command.arg("--dir").arg(&dir), 2)?;
+        command.arg("--dir").arg(dir.path());
+        let (mut server, listening) = Server::start(&mut command, 2, Some(dir))?;
         let [mongo, native] = <[String; 2]>::try_from(listening).map_err(|_| "the server did not start")?;
-        let server =
-            Server { process, address: mongo.clone(), treedb: Some((mongo, native)), dir: Some(dir) };
+        server.address.clone_from(&mongo);
+        server.treedb = Some((mongo, native));
         let (mut stream, _) = server.connect(Protocol::Mongo)?;
         ask(&mut stream, &insert(records), Protocol::Mongo, &mut [0; 4096])?;
         Ok(server)
@@ -47,9 +52,9 @@ impl Server {
     pub(crate) fn echo(protocol: Protocol, request: usize, reply: usize) -> Result<Server> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([echo::COMMAND, protocol.name(), &request.to_string(), &reply.to_string()]);
-        let (process, listening) = start(&mut command, 1)?;
-        let address = listening.into_iter().next().ok_or("the echo did not start")?;
-        Ok(Server { process, treedb: None, address, dir: None })
+        let (mut server, listening) = Server::start(&mut command, 1, None)?;
+        server.address = listening.into_iter().next().ok_or("the echo did not start")?;
+        Ok(server)
     }
 
     /// Its process.
@@ -83,9 +88,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        if let Some(dir) = &self.dir {
-            let _ = std::fs::remove_dir_all(dir);
-        }
     }
 }
 

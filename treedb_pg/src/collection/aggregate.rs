@@ -8,11 +8,11 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ::bson::{RawDocument, RawDocumentBuf, rawdoc};
+use ::bson::{RawDocumentBuf, rawdoc};
 use treedb_query::access::{Flow, IndexInfo, QueryContext, Source, TempFile};
 use treedb_query::aggregate::{
-    BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, Pipeline, VecStream, Visitor,
-    WriteBody,
+    BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, Pipeline, Target, VecStream,
+    Visitor, WriteBody,
 };
 use treedb_query::doc::{Doc, Path as FieldPath, Value};
 use treedb_query::geo::Grid;
@@ -215,7 +215,7 @@ impl Collections for Tables {
         Ok(Self::plan(namespace, query)?.is_none_or(|plan| !plan.sort_in_memory))
     }
 
-    fn write(&self, _: &str, _: Option<&RawDocument>, _: &mut WriteBody<'_>) -> Result<()> {
+    fn write(&self, _: &str, _: Target<'_>, _: &mut WriteBody<'_>) -> Result<()> {
         Err(writes())
     }
 

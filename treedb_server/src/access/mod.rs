@@ -126,7 +126,7 @@ impl Access {
         Ok(())
     }
 
-    /// Whether a connection may send long messages: it has authenticated, or need not.
+    /// Whether a connection may send long messages and has sessions: it has authenticated, or need not.
     pub(crate) fn trusts(&self, identity: &Identity) -> bool {
         !self.required || identity.owner().is_some()
     }

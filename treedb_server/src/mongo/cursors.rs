@@ -537,6 +537,9 @@ impl Cursors {
 
     /// Closes those that were opened in these sessions.
     pub(crate) fn kill_of_sessions(&self, which: &Which) {
+        if which.is_empty() {
+            return;
+        }
         let mut slots = self.lock();
         let is_meant =
             |slot: &Slot| slot.session.is_some_and(|session| which.means(session, slot.owner.as_ref()));

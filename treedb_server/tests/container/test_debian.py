@@ -49,7 +49,7 @@ class Machine:
 
     def __init__(self, root):
         CACHE.mkdir(parents=True, exist_ok=True)
-        self.root, self.server = root, None
+        self.root, self.server, self.log = root, None, root.parent / "server.log"
         run("cp", "-a", debian("bookworm"), root)
 
     def inside(self, *command):
@@ -76,12 +76,14 @@ class Machine:
         unit = (self.root / "lib/systemd/system/treedb.service").read_text()
         setting = dict(line.split("=", 1) for line in unit.splitlines() if re.match(r"\w+=", line))
         script = 'ip link set lo up; exec chroot --userspec="$1" "$2" $3'
-        self.server = subprocess.Popen(
-            ["unshare", "--net", "sh", "-c", script, "sh", f"{setting['User']}:{setting['Group']}", self.root, setting["ExecStart"]],
-            env={"PATH": os.environ["PATH"]}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # A pipe that nobody reads would be full at some time.
+        with self.log.open("w") as log:
+            self.server = subprocess.Popen(
+                ["unshare", "--net", "sh", "-c", script, "sh", f"{setting['User']}:{setting['Group']}", self.root, setting["ExecStart"]],
+                env={"PATH": os.environ["PATH"]}, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 60
         while (done := self.ask("client.admin.command('ping')")).returncode != 0:
-            assert self.server.poll() is None, self.server.communicate()[0]
+            assert self.server.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, done.stderr
             time.sleep(0.2)
 
@@ -100,21 +102,28 @@ class Machine:
         """As systemd stops it."""
         server, self.server = self.server, None
         server.send_signal(signal.SIGTERM)
-        out, _ = server.communicate(timeout=60)
-        assert server.returncode == 0, out
+        try:
+            assert server.wait(timeout=60) == 0, self.log.read_text()
+        finally:
+            server.kill()
+            server.wait()
 
     def kill(self):
         if self.server is not None and self.server.poll() is None:
             self.server.kill()
-            self.server.communicate()
+            self.server.wait()
 
 
 @pytest.fixture
 def machine(tmp_path):
-    machine = Machine(tmp_path / "root")
-    yield machine
-    machine.kill()
-    shutil.rmtree(machine.root, ignore_errors=True)
+    machine, root = None, tmp_path / "root"
+    try:
+        machine = Machine(root)
+        yield machine
+    finally:
+        if machine is not None:
+            machine.kill()
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def test_an_installed_package_has_its_user_files_and_unit_and_its_server_runs(packages, machine):

@@ -1,5 +1,6 @@
 """Authentication and authorization: users, roles, and what they permit."""
 import contextlib
+import hashlib
 import ipaddress
 import socket
 import subprocess
@@ -129,6 +130,9 @@ COMMANDS = [
     ({"aggregate": "orders", "pipeline": [{"$limit": 1}], "cursor": {}}, "Rr"),
     ({"explain": {"find": "orders"}}, "Rr"),
     ({"explain": {"aggregate": "orders", "pipeline": [], "cursor": {}}}, "Rr"),
+    ({"explain": {"update": "scratch", "updates": [{"q": {"_id": 1}, "u": {"$set": {"b": 1}}, "upsert": True}]}}, "Ww"),
+    ({"explain": {"findAndModify": "scratch", "query": {"a": 1}, "update": {"$set": {"b": 1}}, "upsert": True}}, "W"),
+    ({"explain": {"findAndModify": "scratch", "query": {"a": 1}, "remove": True}}, "W"),
     ({"aggregate": "orders", "pipeline": [{"$changeStream": {}}], "cursor": {}}, "R"),
     ({"insert": "scratch", "documents": [{}]}, "Ww"),
     ({"applyOps": [{"op": "i", "ns": "shop.scratch", "o": {"_id": "applied"}}, {"op": "d", "ns": "shop.scratch", "o": {"_id": "applied"}}], "$db": "admin"}, "Ww"),
@@ -360,6 +364,33 @@ def test_what_the_profiler_keeps_is_for_administrators_of_the_database(root, use
     reader = user([{"role": "read", "db": "shop"}])
     refused(lambda: reader.shop["system.profile"].find_one())
     refused(lambda: reader.shop.command("profile", -1))
+
+
+def test_sessions_are_ended_by_their_user_and_not_by_others_whatever_id_they_name(locked, root, user):
+    reader = user([{"role": "read", "db": "shop"}], name="reader")
+    owner = root.admin.command("usersInfo", "reader")["users"][0]["userId"]
+    with reader.start_session() as session:
+        first, second = (reader.shop.orders.find({}, session=session, batch_size=2) for _ in range(2))
+        assert next(first)["_id"] == next(second)["_id"] == 0
+        named = session.session_id["id"]
+        # By what the server knows the session, and lists it.
+        listed = Binary(hashlib.sha256(bytes(named) + bytes(owner)).digest()[:16], 4)
+        with Wire(locked) as stranger:
+            for id in (named, listed):
+                assert stranger.command({"endSessions": [{"id": id}], "$db": "admin"})["ok"] == 1
+                root.admin.command({"endSessions": [{"id": id}]})
+            for wrong, expected in [([5], 14), ([{"id": 5}], 14), ([{"id": Binary(b"short", 4)}], 207), (5, 14)]:
+                assert stranger.command({"endSessions": wrong, "$db": "admin"})["code"] == expected, wrong
+        assert len(list(first)) == 299
+        reader.admin.command({"endSessions": [session.session_id]})
+        refused(lambda: list(second), 43)
+        # An administrator ends it by the id that is listed.
+        third, fourth = (reader.shop.orders.find({}, session=session, batch_size=2) for _ in range(2))
+        assert next(third)["_id"] == next(fourth)["_id"] == 0
+        root.admin.command({"killAllSessionsByPattern": [{"lsid": {"id": named}}]})
+        assert len(list(third)) == 299
+        root.admin.command({"killAllSessionsByPattern": [{"lsid": {"id": listed}}]})
+        refused(lambda: list(fourth), 43)
 
 
 def test_ones_own_operations_may_be_seen_and_stopped_and_no_others(root, user):

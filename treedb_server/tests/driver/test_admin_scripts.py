@@ -1,4 +1,6 @@
 """What the shells' helpers and administrators' scripts send, and what they read of the answers."""
+import pathlib
+
 import pymongo
 import pytest
 
@@ -53,12 +55,27 @@ def test_the_level_of_the_log_is_read_and_set_as_shells_do(client):
         client.admin.command("setParameter", 1, logLevel=before)
 
 
+def limits_of_the_control_group(process):
+    """Of the memory of a process, in MiB: its group's and those of the groups above."""
+    for line in pathlib.Path(f"/proc/{process}/cgroup").read_text().splitlines():
+        _, controllers, name = line.split(":", 2)
+        if controllers != "" and "memory" not in controllers.split(","):
+            continue
+        mount, file = ("/sys/fs/cgroup", "memory.max") if controllers == "" else ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        group = pathlib.PurePath(name.lstrip("/"))
+        for at in [group, *group.parents]:
+            limit = pathlib.Path(mount, at, file)
+            if limit.exists() and (text := limit.read_text().strip()).isdigit():
+                yield int(text) >> 20
+
+
 def test_the_machine_and_the_command_line_are_described_as_tools_read_them(server, client):
     host = client.admin.command("hostInfo")
     assert host["system"]["memSizeMB"] > 0 and host["system"]["numCoresAvailableToProcess"] >= 1
     assert host["os"]["type"] == "Linux" and host["os"]["name"]
     assert host["extra"]["pageSize"] * host["extra"]["numPages"] >> 20 == host["system"]["memSizeMB"]
     assert host["extra"]["kernelVersion"]
+    assert host["system"]["memLimitMB"] == min([host["system"]["memSizeMB"], *limits_of_the_control_group(server.process.pid)])
     parsed = client.admin.command("getCmdLineOpts")["parsed"]
     assert parsed == {"storage": {"dbPath": str(server.directory)}}
 

@@ -2,6 +2,7 @@
 import datetime
 
 import pytest
+from pymongo.errors import OperationFailure
 
 from failures import code
 
@@ -83,3 +84,10 @@ def test_the_explanation_of_out_has_the_series(measured):
     shown = db.command("explain", {"aggregate": "raw", "pipeline": [{"$out": {"db": db.name, "coll": "series", "timeseries": SERIES}}], "cursor": {}})
     assert shown["stages"][-1]["$out"]["timeseries"] == SERIES
     assert "series" not in db.list_collection_names()
+
+
+@pytest.mark.parametrize("series, field", [({"timeField": "at", "granularity": "years"}, "granularity"), ({"timeField": "at", "nothing": 1}, "nothing"), ({}, "timeField")])
+def test_errors_of_the_options_name_the_field_and_no_other_command(measured, series, field):
+    with pytest.raises(OperationFailure) as refused:
+        out(measured, "new", timeseries=series)
+    assert f"'timeseries.{field}'" in str(refused.value)

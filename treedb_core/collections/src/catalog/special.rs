@@ -290,13 +290,13 @@ fn complete_series(options: &mut Document) -> Result<()> {
     }) {
         return Err(QueryError::new(
             ErrorCode::Location40415,
-            format!("BSON field 'create.timeseries.{other}' is an unknown field."),
+            format!("BSON field 'timeseries.{other}' is an unknown field."),
         ));
     }
     let Some(time) = text("timeField")? else {
         return Err(QueryError::new(
             ErrorCode::Location40414,
-            "BSON field 'create.timeseries.timeField' is missing but a required field",
+            "BSON field 'timeseries.timeField' is missing but a required field",
         ));
     };
     let meta = text("metaField")?;
@@ -326,7 +326,7 @@ fn complete_series(options: &mut Document) -> Result<()> {
         let granularity = granularity.unwrap_or_else(|| "seconds".to_owned());
         let Some((its_span, its_rounding)) = granularity_seconds(&granularity) else {
             return Err(QueryError::bad_value(format!(
-                "Enumeration value '{granularity}' for field 'create.timeseries.granularity' is not a valid value."
+                "Enumeration value '{granularity}' for field 'timeseries.granularity' is not a valid value."
             )));
         };
         // What is listed, and in an oplog, has both. As in MongoDB, they may not contradict each other.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bson::{RawArray, RawDocument, RawDocumentBuf, Timestamp};
 
-use treedb_query::aggregate::{BoxedStream, Context, DEFAULT_MEMORY_LIMIT, Pipeline, VecStream, WriteBody};
+use treedb_query::aggregate::{
+    BoxedStream, Context, DEFAULT_MEMORY_LIMIT, Pipeline, Target, VecStream, WriteBody,
+};
 use treedb_query::doc::{Doc, Value};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::expr::{Globals, Names};
@@ -484,7 +486,7 @@ impl treedb_query::aggregate::Collections for NoCollections {
         Ok(true)
     }
 
-    fn write(&self, namespace: &str, _: Option<&RawDocument>, _: &mut WriteBody<'_>) -> Result<()> {
+    fn write(&self, namespace: &str, _: Target<'_>, _: &mut WriteBody<'_>) -> Result<()> {
         Err(QueryError::new(
             ErrorCode::IllegalOperation,
             format!("a change stream cannot write to {namespace}"),

@@ -424,6 +424,35 @@ impl EqualityLookup for IndexLookup {
     }
 }
 
+/// The options of the time series that the target must be.
+fn series_of(target: Target<'_>) -> Result<Option<Document>> {
+    match target {
+        Target::Replaced(Some(series)) => Ok(Some(Document::try_from(series)?)),
+        Target::Replaced(None) | Target::Merged => Ok(None),
+    }
+}
+
+/// Refuses a collection that `$out` or `$merge` cannot write; `series` is [`series_of`] the target.
+fn refuse(meta: &Meta, namespace: &str, target: Target<'_>, series: Option<&Document>) -> Result<()> {
+    if let Some(series) = series {
+        check_series(Some(&meta.options), series)?;
+    }
+    let special = &meta.special;
+    match target {
+        Target::Replaced(_) if special.capped.is_some() => Err(QueryError::new(
+            ErrorCode::Location17152,
+            format!("namespace '{namespace}' is capped so it can't be used for $out"),
+        )),
+        Target::Merged if special.time_field.is_some() => Err(QueryError::new(
+            ErrorCode::CommandNotSupportedOnView,
+            format!(
+                "$merge cannot write to the time-series collection {namespace}: use $out, or insert the documents"
+            ),
+        )),
+        Target::Replaced(_) | Target::Merged => Ok(()),
+    }
+}
+
 impl Collections for SnapshotCollections {
     fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
         if is_oplog(namespace) {
@@ -556,53 +585,29 @@ impl Collections for SnapshotCollections {
     }
 
     fn check_target(&self, namespace: &str, target: Target<'_>) -> Result<()> {
-        let (replaces, series) = match target {
-            Target::Merged => (false, None),
-            Target::Replaced(series) => (true, series.map(Document::try_from).transpose()?),
-        };
         // What is written is written now, whatever moment is read. A view is an error here.
         let Some(seen) = self.present(namespace)? else {
-            if let Some(series) = &series {
-                check_series(None, series)?;
+            if let Some(series) = series_of(target)? {
+                check_series(None, &series)?;
             }
             return self.db.inner.catalog.check_free(&*locked(&self.reads), &Namespace::parse(namespace)?);
         };
         let Some(meta) = seen.unchanged() else { return Ok(()) };
-        if let Some(series) = &series {
-            check_series(Some(&meta.options), series)?;
-        }
-        let special = &meta.special;
-        if replaces && special.capped.is_some() {
-            return Err(QueryError::new(
-                ErrorCode::Location17152,
-                format!("namespace '{namespace}' is capped so it can't be used for $out"),
-            ));
-        }
-        if !replaces && special.time_field.is_some() {
-            return Err(QueryError::new(
-                ErrorCode::CommandNotSupportedOnView,
-                format!(
-                    "$merge cannot write to the time-series collection {namespace}: use $out, or insert the documents"
-                ),
-            ));
-        }
-        Ok(())
+        refuse(meta, namespace, target, series_of(target)?.as_ref())
     }
 
-    fn write(&self, namespace: &str, series: Option<&RawDocument>, body: &mut WriteBody<'_>) -> Result<()> {
-        let namespace = Namespace::parse(namespace)?;
-        let series = series.map(Document::try_from).transpose()?;
+    fn write(&self, namespace: &str, target: Target<'_>, body: &mut WriteBody<'_>) -> Result<()> {
+        let series = series_of(target)?;
         let work = |edit: &mut Edit<'_>| {
-            // It may have been created while the pipeline ran.
-            if let Some(series) = &series {
-                check_series(Some(&edit.meta.options), series)?;
-            }
+            // It may have been created, or become another, while the pipeline ran.
+            refuse(&edit.meta, namespace, target, series.as_ref())?;
             edit.validates = self.validates;
             body(edit)
         };
         let options =
             series.as_ref().map_or_else(Document::new, |series| bson::doc! { "timeseries": series.clone() });
-        self.db.edit_or_create(&namespace, Some(&options), self.durability, work).map(drop)
+        let parsed = Namespace::parse(namespace)?;
+        self.db.edit_or_create(&parsed, Some(&options), self.durability, work).map(drop)
     }
 
     fn document_count(&self, namespace: &str) -> Result<u64> {

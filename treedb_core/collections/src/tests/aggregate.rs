@@ -384,3 +384,26 @@ fn windows_densify_and_fill_have_the_results_of_mongodb() {
         ),
     ]);
 }
+
+#[test]
+fn out_and_merge_refuse_what_the_collection_has_become_while_the_pipeline_ran() {
+    let db = films();
+    let target = db.collection("db.target").unwrap();
+    target.insert_one(bson::rawdoc! { "_id": "kept" }).unwrap();
+    let mut out = db.aggregate("db.films", &request(r#"[{"$out":"target"}]"#)).unwrap();
+    db.convert_to_capped("db.target", 4096, None).unwrap();
+    let error = out.next().unwrap().unwrap_err();
+    assert_eq!(error.code, ErrorCode::Location17152, "{error}");
+    assert_eq!(target.find_one(bson::rawdoc! {}).unwrap(), Some(bson::rawdoc! { "_id": "kept" }));
+    assert_eq!(target.len().unwrap(), 1);
+    let into = r#"[{"$set":{"at":"$$NOW"}},{"$merge":"series"}]"#;
+    let mut merge = db.aggregate("db.films", &request(into)).unwrap();
+    let series = bson::doc! { "timeseries": { "timeField": "at" } };
+    let series = db.create_collection("db.series", series).unwrap();
+    let error = merge.next().unwrap().unwrap_err();
+    assert_eq!(error.code, ErrorCode::CommandNotSupportedOnView, "{error}");
+    assert_eq!(series.len().unwrap(), 0);
+    // `$out` replaces the documents of a time series too.
+    assert!(run(&db, &request(r#"[{"$set":{"at":"$$NOW"}},{"$out":"series"}]"#)).unwrap().is_empty());
+    assert_eq!(series.len().unwrap(), 5);
+}

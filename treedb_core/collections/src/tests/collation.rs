@@ -1,6 +1,6 @@
 //! Queries and indexes of collections with a default collation.
 
-use bson::{doc, rawdoc};
+use bson::{RawDocument, doc, rawdoc};
 
 use super::*;
 use crate::{AggregateRequest, Collection, DeleteRequest, FindAndModifyRequest, IndexSpec, UpdateRequest};
@@ -83,8 +83,14 @@ fn queries_without_a_collation_use_that_of_the_collection() {
     words.database().check().unwrap();
 }
 
+/// How many documents an update would change, as it is explained.
+fn would_modify(explained: &RawDocument) -> i32 {
+    let stats = explained.get_document("executionStats").unwrap();
+    stats.get_document("executionStages").unwrap().get_i32("nWouldModify").unwrap()
+}
+
 #[test]
-fn operators_of_updates_compare_by_the_collation_of_the_request_or_the_collection() {
+fn updates_and_their_explanations_compare_by_the_collation_of_the_request_or_the_collection() {
     let db = open(&SimDisk::new()).unwrap();
     let cases = [
         (rawdoc! { "$pull": { "a": "X" } }, ["y", "Z"].as_slice(), ["x", "y", "Z"].as_slice()),
@@ -117,6 +123,7 @@ fn operators_of_updates_compare_by_the_collation_of_the_request_or_the_collectio
             (&plain, None, bytes),
             (&plain, Some(collation.clone()), folded),
         ] {
+            let changed = i32::from(wanted != ["x", "y", "Z"]);
             // With the collation the second element is the first to match, compared by bytes the first is.
             let filter = rawdoc! { "_id": 1, "a": { "$gte": "Y" } };
             for modify in [false, true] {
@@ -131,11 +138,15 @@ fn operators_of_updates_compare_by_the_collation_of_the_request_or_the_collectio
                         array_filters: filters.clone(),
                         ..FindAndModifyRequest::default()
                     };
+                    let explained = collection.explain_find_and_modify(request.clone(), true).unwrap();
+                    assert_eq!(would_modify(&explained), changed, "{shown} {named:?}");
                     assert!(collection.find_and_modify(request).unwrap().matched);
                 } else {
                     let mut request =
                         UpdateRequest::one(filter.clone(), update.clone()).array_filters(filters.clone());
                     request.collation.clone_from(&named);
+                    let explained = collection.explain_update(request.clone(), true).unwrap();
+                    assert_eq!(would_modify(&explained), changed, "{shown} {named:?}");
                     assert_eq!(collection.update(request).unwrap().matched, 1);
                 }
                 let found = collection.find_one(rawdoc! { "_id": 1 }).unwrap().unwrap();

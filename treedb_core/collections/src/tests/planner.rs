@@ -4,7 +4,7 @@ use bson::{Bson, doc, rawdoc};
 
 use super::*;
 use crate::read::view::View;
-use crate::{Collection, UpdateRequest};
+use crate::{Collection, FindAndModifyRequest, UpdateRequest};
 use treedb_query::access::Flow;
 use treedb_query::query::interrupt::Interrupt;
 use treedb_query::query::{BitmapScan, Counters, Execution, Filter, Path, Plan, Query};
@@ -251,6 +251,49 @@ fn explain_shows_stages_bounds_and_rejected_plans() {
     assert_eq!(shown.get_document("executionStats").unwrap().get_i32("nReturned").unwrap(), 4);
     let nothing = numbers.database().collection("db.nothing").unwrap();
     assert_eq!(stages(&nothing, &find(doc! {}), false), ["EOF"]);
+}
+
+#[test]
+fn an_update_of_the_first_document_of_an_order_is_explained_as_it_is_found() {
+    let (_db, numbers) = numbers(&[doc! { "n": 1 }, doc! { "third": 1 }]);
+    for (filter, sort) in [
+        (doc! { "text": { "$gt": "a" } }, doc! { "last": 1 }),
+        (doc! { "third": { "$gte": 0 } }, doc! { "n": 1 }),
+        (doc! { "third": 1 }, doc! { "n": -1 }),
+        (doc! { "half": 0 }, doc! { "n": 1 }),
+    ] {
+        let update = raw(&doc! { "$inc": { "half": 1 } });
+        let find = find(filter.clone()).sort(raw(&sort));
+        let modify = FindAndModifyRequest { find, update: Some(update.clone().into()), ..Default::default() };
+        let mut request = UpdateRequest::one(raw(&filter), update);
+        request.sort = Some(raw(&sort));
+        let plan = |shown: RawDocumentBuf| {
+            let shown = Document::try_from(&*shown).unwrap();
+            shown.get_document("queryPlanner").unwrap().get_document("winningPlan").unwrap().clone()
+        };
+        let updated = plan(numbers.explain_update(request.clone(), true).unwrap());
+        assert_eq!(updated, plan(numbers.explain_find_and_modify(modify, true).unwrap()), "{filter} {sort}");
+        if sort.contains_key("last") {
+            let input = updated.get_document("inputStage").unwrap();
+            assert_eq!(input.get_str("stage").unwrap(), "SORT");
+            assert_eq!(input.get_i32("limitAmount").unwrap(), 1);
+        }
+        assert_eq!(numbers.update(request).unwrap().modified, 1);
+    }
+}
+
+#[test]
+fn a_replacement_of_many_documents_is_refused_also_if_it_is_explained() {
+    let (db, numbers) = numbers(&[]);
+    let mut request = UpdateRequest::one(rawdoc! { "n": 1 }, rawdoc! { "a": 1 });
+    request.multi = true;
+    let absent = db.collection("db.absent").unwrap();
+    for collection in [&numbers, &absent] {
+        let updated = collection.update(request.clone()).map(drop);
+        for refused in [updated, collection.explain_update(request.clone(), false).map(drop)] {
+            assert_eq!(refused.unwrap_err().code, treedb_query::error::ErrorCode::FailedToParse);
+        }
+    }
 }
 
 #[test]

@@ -76,8 +76,11 @@ impl UpdateStatement {
         let collation = request.collation.as_deref();
         let variables = variables_of(request.variables.as_deref(), collation)?;
         let update = Update::read_with(&request.update, &request.array_filters, &variables)?;
+        update.refuse_many(request.multi)?;
         let query = Query::parse_with(&request.filter, request.sort.as_deref(), None, &variables)?;
-        let query = ParsedQuery::new(query.hinted(request.hint)?, collation)?;
+        let mut query = query.hinted(request.hint)?;
+        query.limit = u64::from(sorted);
+        let query = ParsedQuery::new(query, collation)?;
         Ok(UpdateStatement { query, update, multi: request.multi, upsert: request.upsert, sorted })
     }
 

@@ -128,12 +128,12 @@ pub trait Collections: Send + Sync {
         Ok(())
     }
 
-    /// Runs `body` on the collection in one transaction. The collection is created if it does not exist: as the time series with the
-    /// options `series`, if there are some.
+    /// Runs `body` on the collection in one transaction. The collection is created if it does not exist: as the time series of `target`,
+    /// if that has options of one.
     ///
     /// # Errors
-    /// Those of `body`, and of [`Self::check_target`]; nothing is changed then.
-    fn write(&self, namespace: &str, series: Option<&RawDocument>, body: &mut WriteBody<'_>) -> Result<()>;
+    /// Those of `body`, and of [`Self::check_target`], for what the collection is in that transaction; nothing is changed then.
+    fn write(&self, namespace: &str, target: Target<'_>, body: &mut WriteBody<'_>) -> Result<()>;
 
     /// How many documents there are: the `count` of `$collStats`.
     ///

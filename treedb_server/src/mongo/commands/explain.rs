@@ -1,5 +1,6 @@
 //! `explain`: the plan, and with a verbosity above `queryPlanner` its execution statistics. Of a write it is the plan that finds the
-//! documents, which are counted and not changed.
+//! documents, which are counted and not changed. An update is evaluated for each of them, and its errors are returned; what is not checked are
+//! validators, unique indexes, and the document that an upsert would insert.
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};

@@ -1,6 +1,7 @@
 //! `hostInfo`: a few facts about the machine.
 
 use bson::{DateTime, rawdoc};
+use treedb_storage::disk::memory_limit;
 
 use super::Result;
 use super::request::Request;
@@ -10,6 +11,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let cores =
         std::thread::available_parallelism().map_or(1, |n| i32::try_from(n.get()).unwrap_or(i32::MAX));
     let memory = memory_mib();
+    // That of the control group, as in a container.
+    let limit = i64::try_from(memory_limit() >> 20).unwrap_or(i64::MAX);
     let release = read("/etc/os-release");
     let (name, version) = (setting(&release, "NAME"), setting(&release, "VERSION_ID"));
     let page_size = i64::try_from(rustix::param::page_size()).unwrap_or(0);
@@ -19,7 +22,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "hostname": hostname(),
             "cpuAddrSize": i32::try_from(usize::BITS).unwrap_or(64),
             "memSizeMB": memory,
-            "memLimitMB": memory,
+            "memLimitMB": limit.min(memory),
             "numCores": cores,
             "numCoresAvailableToProcess": cores,
             "cpuArch": std::env::consts::ARCH,

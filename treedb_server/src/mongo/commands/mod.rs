@@ -347,7 +347,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("grantRolesToRole", "Let a role inherit others", Needs::Login, roles::grant_roles),
     Command::new("grantRolesToUser", "Give a user roles", Needs::Login, users::grant),
     Command::quick("hello", "Handshake", Needs::Nothing, hello::run),
-    Command::quick("hostInfo", "The machine", Needs::Cluster(Action::HostInfo), host_info::run),
+    Command::new("hostInfo", "The machine", Needs::Cluster(Action::HostInfo), host_info::run),
     Command::new("insert", "Insert documents", Needs::Arguments(needs::insert), insert::run)
         .transactions(TransactionSupport::Write),
     Command::quick("isMaster", "Handshake of old clients", Needs::Nothing, hello::run_legacy)

@@ -73,9 +73,9 @@ fn is_set(document: &RawDocument, name: &str) -> Result<bool> {
     is_set_to(document, name, true)
 }
 
-/// A write that is to pass by the collection's validator needs that too.
-fn bypass(request: &Request<'_>, target: Target<'_>) -> Result<()> {
-    match is_set(request.body(), "bypassDocumentValidation")? {
+/// A write `command` that is to pass by the collection's validator needs that too.
+fn bypass(request: &Request<'_>, command: &RawDocument, target: Target<'_>) -> Result<()> {
+    match is_set(command, "bypassDocumentValidation")? {
         true => request.authorize(Action::BypassDocumentValidation, target),
         false => Ok(()),
     }
@@ -85,15 +85,25 @@ fn bypass(request: &Request<'_>, target: Target<'_>) -> Result<()> {
 pub(super) fn insert(request: &Request<'_>) -> Result<()> {
     let target = Target::Collection(request.database, request.collection_name()?);
     request.authorize(Action::Insert, target)?;
-    bypass(request, target)
+    bypass(request, request.body(), target)
 }
 
-/// An `update` that may insert needs that too.
+/// An `update`.
 pub(super) fn update(request: &Request<'_>) -> Result<()> {
     let target = Target::Collection(request.database, request.collection_name()?);
+    update_in(request, request.body(), target, || request.documents("updates"))
+}
+
+/// The `update` that `command` is, also one that is explained. One that may insert needs that too.
+fn update_in<'a>(
+    request: &Request<'_>,
+    command: &RawDocument,
+    target: Target<'_>,
+    statements: impl FnOnce() -> Result<Vec<&'a RawDocument>>,
+) -> Result<()> {
     request.authorize(Action::Update, target)?;
-    bypass(request, target)?;
-    for statement in request.documents("updates")? {
+    bypass(request, command, target)?;
+    for statement in statements()? {
         // Only its length has been checked. What follows a damaged field is not executed.
         if is_set(statement, "upsert").unwrap_or(true) {
             return request.authorize(Action::Insert, target);
@@ -106,7 +116,7 @@ pub(super) fn update(request: &Request<'_>) -> Result<()> {
 pub(super) fn bulk_write(request: &Request<'_>) -> Result<()> {
     let collections = bulk_write::collections(request)?;
     for namespace in &collections {
-        bypass(request, Target::Collection(namespace.database(), namespace.collection()))?;
+        bypass(request, request.body(), Target::Collection(namespace.database(), namespace.collection()))?;
     }
     for operation in request.documents("ops")? {
         let (kind, on) = bulk_write::subject(operation)?;
@@ -126,19 +136,24 @@ pub(super) fn bulk_write(request: &Request<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A `findAndModify` reads, and deletes or updates.
+/// A `findAndModify`.
 pub(super) fn find_and_modify(request: &Request<'_>) -> Result<()> {
     let target = Target::Collection(request.database, request.collection_name()?);
+    find_and_modify_in(request, request.body(), target)
+}
+
+/// The `findAndModify` that `command` is, also one that is explained. It reads, and deletes or updates.
+fn find_and_modify_in(request: &Request<'_>, command: &RawDocument, target: Target<'_>) -> Result<()> {
     request.authorize(Action::Find, target)?;
-    bypass(request, target)?;
-    let removes = is_set(request.body(), "remove")?;
+    bypass(request, command, target)?;
+    let removes = is_set(command, "remove")?;
     if removes {
         request.authorize(Action::Remove, target)?;
     }
-    if !removes || is_set_to(request.body(), "remove", false)? || request.body().get("update")?.is_some() {
+    if !removes || is_set_to(command, "remove", false)? || command.get("update")?.is_some() {
         request.authorize(Action::Update, target)?;
     }
-    if is_set(request.body(), "upsert")? { request.authorize(Action::Insert, target) } else { Ok(()) }
+    if is_set(command, "upsert")? { request.authorize(Action::Insert, target) } else { Ok(()) }
 }
 
 /// A `create`.
@@ -229,21 +244,35 @@ pub(super) fn aggregate(request: &Request<'_>) -> Result<()> {
 pub(super) fn explain(request: &Request<'_>) -> Result<()> {
     let Some(command) = request.subject()?.as_document() else { return Ok(()) };
     let Some((name, collection)) = command.iter().next().transpose()? else { return Ok(()) };
-    match (name.as_str(), collection.as_str()) {
-        ("aggregate", _) => pipelines(request, command),
-        // What would be changed may be counted by those who may change it.
-        ("update", Some(collection)) => {
-            request.authorize(Action::Update, Target::Collection(request.database, collection))
-        }
-        ("delete", Some(collection)) => {
-            request.authorize(Action::Remove, Target::Collection(request.database, collection))
-        }
-        (_, Some(collection)) => {
-            request.authorize(Action::Find, Target::Collection(request.database, collection))
-        }
-        // Refused by the command itself.
-        _ => Ok(()),
+    if name.as_str() == "aggregate" {
+        return pipelines(request, command);
     }
+    // Refused by the command itself.
+    let Some(collection) = collection.as_str() else { return Ok(()) };
+    let target = Target::Collection(request.database, collection);
+    match name.as_str() {
+        // What would be changed may be counted by those who may change it.
+        "update" => update_in(request, command, target, || explained_updates(command)),
+        "delete" => request.authorize(Action::Remove, target),
+        "findAndModify" | "findandmodify" => find_and_modify_in(request, command, target),
+        _ => request.authorize(Action::Find, target),
+    }
+}
+
+/// The statements of an `update` that is explained. What is none is refused by the command.
+fn explained_updates(command: &RawDocument) -> Result<Vec<&RawDocument>> {
+    let mut statements = Vec::new();
+    for field in command {
+        let (name, value) = field?;
+        if name.as_str() == "updates"
+            && let Some(array) = value.as_array()
+        {
+            for statement in array {
+                statements.extend(statement?.as_document());
+            }
+        }
+    }
+    Ok(statements)
 }
 
 /// Every pipeline of a command, which begins with `aggregate`.
@@ -413,7 +442,7 @@ fn written(request: &Request<'_>, stage: &str, spec: RawBsonRef<'_>, depth: usiz
             for action in actions {
                 request.authorize(*action, Target::Collection(database, collection))?;
             }
-            bypass(request, Target::Collection(database, collection))?;
+            bypass(request, request.body(), Target::Collection(database, collection))?;
         }
         Ok(())
     };

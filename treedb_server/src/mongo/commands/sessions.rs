@@ -12,7 +12,7 @@ use crate::access::identity::UserId;
 use crate::access::user::QualifiedName;
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
-use crate::mongo::sessions::{SessionId, Which};
+use crate::mongo::sessions::{ClientSession, SessionId, Which};
 use crate::operations::Connection as _;
 
 pub(super) fn start(request: &Request<'_>) -> Result {
@@ -37,12 +37,16 @@ pub(super) fn kill_own(request: &Request<'_>) -> Result {
     kill(request, &killed)
 }
 
-/// The sessions of the user that the command's list has.
+/// The sessions of the user that the command's list has; none of a client that has yet to authenticate.
 fn own(request: &Request<'_>) -> std::result::Result<Which, CommandError> {
-    let user = request.session.identity.owner();
+    let identity = &request.session.identity;
+    let (has_sessions, user) = (request.context.access.trusts(identity), identity.owner());
     let mut own = Which::default();
     for id in list(request)? {
-        own.add(SessionId::read(id?, user.as_ref())?);
+        let session = ClientSession::read(id?)?;
+        if has_sessions {
+            own.add_own(session, user);
+        }
     }
     Ok(own)
 }

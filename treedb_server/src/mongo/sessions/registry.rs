@@ -62,6 +62,9 @@ impl Shared {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Which {
     all: bool,
+    /// Sessions of users, or without authentication of nobody, as their clients name them.
+    own: HashSet<(ClientSession, Option<UserId>)>,
+    /// Sessions as they are listed.
     ids: HashSet<SessionId>,
     /// All sessions of these users.
     users: HashSet<UserId>,
@@ -83,7 +86,17 @@ impl Which {
         self.all = true;
     }
 
-    /// Adds the session of this id.
+    /// Whether none is meant.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.all && self.own.is_empty() && self.ids.is_empty() && self.users.is_empty()
+    }
+
+    /// Adds a client's session of a user.
+    pub(crate) fn add_own(&mut self, session: ClientSession, user: Option<UserId>) {
+        self.own.insert((session, user));
+    }
+
+    /// Adds the session that is listed by this id.
     pub(crate) fn add(&mut self, id: SessionId) {
         self.ids.insert(id);
     }
@@ -97,7 +110,8 @@ impl Which {
     pub(crate) fn means(&self, session: ClientSession, user: Option<&UserId>) -> bool {
         self.all
             || user.is_some_and(|user| self.users.contains(user))
-            // The digest that an id is costs more than this test.
+            || self.own.contains(&(session, user.copied()))
+            // A digest for each session that is asked about: only an administrator names sessions as they are listed.
             || !self.ids.is_empty() && self.ids.contains(&session.id(user))
     }
 }
@@ -287,12 +301,17 @@ impl Sessions {
     /// Ends sessions: their open transactions are aborted. That of a busy session is aborted when its command ends; if that is about to
     /// end, by the next command or by [`Self::expire`].
     pub(crate) fn end(&self, which: &Which, cursors: &Cursors) {
+        if which.is_empty() {
+            return;
+        }
+        // The digests are not computed under the lock.
+        let own: Vec<_> = which.own.iter().map(|(session, user)| session.id(user.as_ref())).collect();
         let mut ended = Vec::new();
         let mut slots = locked(&self.slots);
         match which.all {
             true => ended.extend(slots.drain()),
             false => {
-                ended.extend(which.ids.iter().filter_map(|id| slots.remove_entry(id)));
+                ended.extend(own.iter().chain(&which.ids).filter_map(|id| slots.remove_entry(id)));
                 if !which.users.is_empty() {
                     let is_meant = |slot: &Slot| slot.owner.is_some_and(|owner| which.users.contains(&owner));
                     ended.extend(slots.extract_if(|_, slot| is_meant(slot)));
@@ -392,8 +411,19 @@ mod tests {
         let session = ClientSession::of(&CommonFields::read(&body).unwrap()).unwrap();
         let mut one = Which::default();
         (0..100).for_each(|byte| one.add(id(byte, Some(&ANN))));
-        assert!(one.means(session, Some(&ANN)));
-        assert!(!one.means(session, Some(&BOB)) && !one.means(session, None));
+        let mut own = Which::default();
+        own.add_own(session, Some(ANN));
+        for which in [&one, &own] {
+            assert!(which.means(session, Some(&ANN)));
+            assert!(!which.means(session, Some(&BOB)) && !which.means(session, None));
+        }
+        // Who chooses for an id what another's session is listed by means a session of his own.
+        let listed = rawdoc! { "id": id(7, Some(&ANN)).binary() };
+        let chosen = ClientSession::read(RawBsonRef::Document(&listed)).unwrap();
+        let mut others = Which::default();
+        others.add_own(chosen, None);
+        assert!(others.means(chosen, None) && !others.means(session, Some(&ANN)));
+        assert!(Which::default().is_empty() && !others.is_empty() && !one.is_empty());
         let user = Which::of(ANN);
         assert!(user.means(session, Some(&ANN)));
         assert!(!user.means(session, Some(&BOB)) && !user.means(session, None));

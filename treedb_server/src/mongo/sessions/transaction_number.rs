@@ -24,26 +24,9 @@ impl SessionId {
     /// Reads `{id: UUID}`. A session belongs to the user who began it: others get another one by the same id.
     ///
     /// # Errors
-    /// `TypeMismatch` for a value of another type, and `InvalidUUID` for a UUID of another length. MongoDB tells them apart.
+    /// Those of [`ClientSession::read`].
     pub(crate) fn read(value: RawBsonRef<'_>, user: Option<&UserId>) -> Result<Self> {
-        let wrong = |code: Code| CommandError::new(code, "a session id is a document {id: UUID} of 16 bytes");
-        let document = value.as_document().ok_or_else(|| wrong(ErrorCode::TypeMismatch.into()))?;
-        for arg in args("lsid", document) {
-            let arg = arg?;
-            // The rest of what an internal session of MongoDB has.
-            if !matches!(arg.name, "id" | "uid" | "txnNumber" | "txnUUID") {
-                arg.nested_ignored_or_unknown()?;
-            }
-        }
-        match document.get("id")? {
-            Some(RawBsonRef::Binary(id)) if id.subtype == BinarySubtype::Uuid => {
-                let id: [u8; 16] =
-                    id.bytes.try_into().map_err(|_| wrong(ProtocolCode::InvalidUUID.into()))?;
-                Ok(SessionId(user.map_or(id, |user| own_id(id, user))))
-            }
-            Some(_) => Err(wrong(ErrorCode::TypeMismatch.into())),
-            None => Err(CommandError::missing("lsid.id")),
-        }
+        Ok(ClientSession::read(value)?.id(user))
     }
 
     /// The id as a UUID: the client's, or for a user a digest of that and the user.
@@ -72,10 +55,34 @@ impl fmt::Debug for SessionId {
 
 /// The id that a client has given its session. With the user it is the [`SessionId`], which costs a digest and is only computed where
 /// sessions are looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ClientSession([u8; 16]);
 
 impl ClientSession {
+    /// Reads `{id: UUID}`.
+    ///
+    /// # Errors
+    /// `TypeMismatch` for a value of another type, and `InvalidUUID` for a UUID of another length. MongoDB tells them apart.
+    pub(crate) fn read(value: RawBsonRef<'_>) -> Result<Self> {
+        let wrong = |code: Code| CommandError::new(code, "a session id is a document {id: UUID} of 16 bytes");
+        let document = value.as_document().ok_or_else(|| wrong(ErrorCode::TypeMismatch.into()))?;
+        for arg in args("lsid", document) {
+            let arg = arg?;
+            // The rest of what an internal session of MongoDB has.
+            if !matches!(arg.name, "id" | "uid" | "txnNumber" | "txnUUID") {
+                arg.nested_ignored_or_unknown()?;
+            }
+        }
+        match document.get("id")? {
+            Some(RawBsonRef::Binary(id)) if id.subtype == BinarySubtype::Uuid => {
+                let id = id.bytes.try_into().map_err(|_| wrong(ProtocolCode::InvalidUUID.into()))?;
+                Ok(ClientSession(id))
+            }
+            Some(_) => Err(wrong(ErrorCode::TypeMismatch.into())),
+            None => Err(CommandError::missing("lsid.id")),
+        }
+    }
+
     /// The session of a command that has been checked; `None` if it has none.
     pub(crate) fn of(fields: &CommonFields<'_>) -> Option<Self> {
         match fields.session?.as_document()?.get("id").ok()?? {

@@ -234,7 +234,8 @@ impl Write {
                 // The pipeline ends before the first document is written, so that no writer waits for it, and the write can begin again after a
                 // conflict with an open transaction. Many documents are in a temporary file meanwhile, if there may be one.
                 let mut documents = Spool::of(input, "$out", context)?;
-                context.collections.write(&namespace, series.as_deref(), &mut |sink| {
+                let target = Target::Replaced(series.as_deref());
+                context.collections.write(&namespace, target, &mut |sink| {
                     delete(sink, &Query::new(Filter::all()), 0)?;
                     documents.each(&mut |document| sink.insert(&with_id(document)?).map(drop))
                 })
@@ -251,7 +252,7 @@ impl Write {
                 if batch.is_empty() {
                     return Ok(());
                 }
-                context.collections.write(&namespace, None, &mut |sink| {
+                context.collections.write(&namespace, Target::Merged, &mut |sink| {
                     batch.iter().try_for_each(|document| self.merge_one(sink, &namespace, document, context))
                 })?;
             },

@@ -22,6 +22,7 @@ use crate::query::update::Update;
 use crate::query::{Counters, Query};
 
 use super::distinct::{index_of_values, walk};
+use super::write::collated;
 use super::{Execution, counted};
 
 /// What the documents that a plan finds are used for.
@@ -156,10 +157,14 @@ pub fn explain_write(
     let mut shown = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
     if execute {
         let (mut matched, mut changed, mut failed) = (0, 0, None);
+        let update = match write {
+            Write::Update { update, .. } => Some(collated(update, &query.collation)?),
+            Write::Delete => None,
+        };
         let mut execution = Execution::new(source, context, query.clone())?;
         execution.run(source, context, &mut |document| {
             matched += 1;
-            if let Write::Update { update, .. } = write {
+            if let Some(update) = &update {
                 match update.apply(&document, &query.filter) {
                     Ok(new) => changed += u64::from(new.is_some()),
                     Err(error) => failed = Some(error),

@@ -9,7 +9,7 @@ use bson::RawDocumentBuf;
 
 use crate::access::{Change, Sink};
 use crate::doc::{Collation, with_id};
-use crate::error::{ErrorCode, QueryError, Result};
+use crate::error::Result;
 
 use crate::query::update::Update;
 use crate::query::{Query, find_rows};
@@ -38,12 +38,7 @@ pub fn update(
     multi: bool,
     upsert: bool,
 ) -> Result<Updated> {
-    if multi && update.is_replacement() {
-        return Err(QueryError::new(
-            ErrorCode::FailedToParse,
-            "multi update is not supported for replacement-style update",
-        ));
-    }
+    update.refuse_many(multi)?;
     let update = collated(update, &query.collation)?;
     let update = &*update;
     let change = if update.is_replacement() { Change::Replace } else { Change::Update };

@@ -217,6 +217,20 @@ impl Update {
         matches!(self.kind, Kind::Replace(_))
     }
 
+    /// Refuses a replacement document for several documents.
+    ///
+    /// # Errors
+    /// `FailedToParse`.
+    pub fn refuse_many(&self, multi: bool) -> Result<()> {
+        if multi && self.is_replacement() {
+            return Err(QueryError::new(
+                ErrorCode::FailedToParse,
+                "multi update is not supported for replacement-style update",
+            ));
+        }
+        Ok(())
+    }
+
     /// Applies the update to `old`, a document that matches `filter` (which determines the element that `$`
     /// stands for). `None` if the new document is the same, byte for byte.
     ///
