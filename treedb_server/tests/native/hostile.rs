@@ -270,7 +270,7 @@ fn an_index_of_many_documents_is_not_waited_for_by_a_ping_because_one_of_none_wa
     let dir = tempfile::tempdir().unwrap();
     let server = Server::with_flags(dir.path(), &["--durability", "none"]);
     let mut client = server.client();
-    for part in 0..20 {
+    for part in 0..80 {
         let documents =
             (0..5_000).map(|n| rawdoc! { "_id": part * 5_000 + n, "a": n, "b": "x" }).collect::<Vec<_>>();
         client.insert_many("slow.large", &documents, true).unwrap();
