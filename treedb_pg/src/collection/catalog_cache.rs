@@ -15,6 +15,7 @@ use treedb_query::index::Definition;
 use treedb_query::index::ordered::IndexDef;
 
 use super::index::Kind;
+use crate::shim::server;
 
 /// Most tables that are known; when there would be more, all are forgotten.
 const MOST: usize = 1024;
@@ -84,9 +85,13 @@ pub(crate) fn changed(relation: Option<pg_sys::Oid>) {
     });
 }
 
-/// How often something has changed: what was found before is out of date when it is another number.
-pub(super) fn changes() -> u64 {
-    CHANGES.get()
+/// When the statement began, and how often something has changed: a function is one statement, and may create an index. What was found
+/// at another moment may be out of date.
+pub(super) type Moment = (i64, u64);
+
+/// The present one.
+pub(super) fn moment() -> Moment {
+    (server::statement_start(), CHANGES.get())
 }
 
 /// What is known of a locked table, if anything is.

@@ -9,7 +9,7 @@ use std::thread::LocalKey;
 use treedb_query::doc::{Doc, Value};
 use treedb_query::query::{Filter, Path, Plan, Query, matching_share};
 
-use super::catalog_cache;
+use super::catalog_cache::{self, Moment};
 use super::find::{parse_count, parse_find};
 use super::index;
 use super::ordered_rows;
@@ -32,9 +32,7 @@ const KEPT: usize = 8;
 /// The planner asks several times about each call (for its rows, the cost of a function scan, and the cost of ours), and about
 /// each filter.
 struct Asked<T> {
-    /// When the statement began, how often something had changed (a function is one statement, and may create an index), and
-    /// the arguments.
-    key: (i64, u64, Vec<u8>),
+    key: (Moment, Vec<u8>),
     estimate: Option<T>,
 }
 
@@ -62,7 +60,7 @@ fn once_of<T: Copy>(
         bytes.extend_from_slice(&argument.len().to_le_bytes());
         bytes.extend_from_slice(argument);
     }
-    let key = (server::statement_start(), catalog_cache::changes(), bytes);
+    let key = (catalog_cache::moment(), bytes);
     let known =
         answers.with_borrow(|asked| asked.iter().find(|asked| asked.key == key).map(|asked| asked.estimate));
     if let Some(known) = known {
@@ -208,9 +206,14 @@ fn unknown_filter(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
 fn few(table: &Table) -> Estimate {
     const FEW: f64 = 10.0;
     let rows = FEW.min(table.estimated_rows() as f64).max(1.0);
+    looked_up(rows, 1.0)
+}
+
+/// The estimate of a search by an index for so many rows, which are in so many pages.
+fn looked_up(rows: f64, pages: f64) -> Estimate {
     let Costs { random_page, tuple, operator, index_tuple, .. } = server::costs();
     let startup = random_page + 50.0 * operator;
-    let total = startup + random_page + rows * (tuple + index_tuple);
+    let total = startup + random_page * pages + rows * (tuple + index_tuple);
     Estimate { startup, total, rows }
 }
 
@@ -296,12 +299,8 @@ pub(super) fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Optio
 /// What it takes to find so many rows of a table by the index that finds those of a filter of the same form; `None` if none does.
 pub(super) fn unknown_values(table: Scanned, like: &Argument<'_>, rows: f64) -> Option<Estimate> {
     filter(table, like, false)?;
-    let table = Table::of_plan(table);
-    let Costs { random_page, tuple, operator, index_tuple, .. } = server::costs();
-    let blocks = f64::from(table.relation.get().blocks());
-    let startup = random_page + 50.0 * operator;
-    let total = startup + random_page * rows.min(blocks).max(1.0) + rows * (tuple + index_tuple);
-    Some(Estimate { startup, total, rows })
+    let blocks = f64::from(Table::of_plan(table).relation.get().blocks());
+    Some(looked_up(rows, rows.min(blocks).max(1.0)))
 }
 
 /// What statistics say of the values at a path of a table's documents.

@@ -14,7 +14,7 @@ use treedb_query::access::statistics::{PathStatistics, Sample, Statistics};
 use treedb_query::index::ordered::Kind;
 use treedb_query::query::Result;
 
-use super::catalog_cache;
+use super::catalog_cache::{self, Moment};
 use super::index;
 use super::table::Table;
 use crate::shim::analyze::{self, ColumnAnalysis, SampledColumn};
@@ -23,7 +23,6 @@ use crate::shim::error::accept;
 use crate::shim::expression::ColumnCall;
 use crate::shim::function::pg_function;
 use crate::shim::relation::{LockMode, OpenTable};
-use crate::shim::server;
 use crate::shim::text;
 use crate::types::bson;
 
@@ -115,8 +114,8 @@ pub(super) struct KnownStatistics(OnceCell<Stored>);
 /// The statistics of a column, each of a path.
 type Stored = Rc<Vec<Vec<u8>>>;
 
-/// When a statement began, how often something had changed, a table and its column.
-type Read = (i64, u64, pg_sys::Oid, i16);
+/// When, and of which table and column.
+type Read = (Moment, pg_sys::Oid, i16);
 
 thread_local! {
     /// The statistics that were read last: the planner asks for each condition of a statement.
@@ -124,7 +123,7 @@ thread_local! {
 }
 
 fn stored(table: pg_sys::Oid, column: i16) -> Stored {
-    let wanted = (server::statement_start(), catalog_cache::changes(), table, column);
+    let wanted = (catalog_cache::moment(), table, column);
     let last = LAST.with_borrow(|last| {
         last.as_ref().filter(|(read, _)| *read == wanted).map(|(_, found)| Rc::clone(found))
     });

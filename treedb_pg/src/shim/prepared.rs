@@ -54,8 +54,8 @@ impl Prepared {
     }
 }
 
-/// A strict function of one argument, two or three, that the query does not name. As the executor does for support functions, nobody asks
-/// whether the user may execute it.
+/// A call of a strict function with one to three arguments, which the planner has added to the query. The user needs no EXECUTE privilege on it,
+/// as on support functions of operator classes.
 #[derive(Clone, Copy)]
 pub(super) struct ImpliedCall(*mut pg_sys::FmgrInfo);
 
