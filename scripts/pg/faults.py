@@ -211,7 +211,7 @@ def an_entry_that_says_that_a_text_is_minus_zero_has_its_text(cluster):
 
 
 def a_check_finds_a_wrong_code_of_a_neighbour(cluster):
-    """One bit of the code of the first link of a graph: searches go on, the check reports it, REINDEX heals it."""
+    """One bit of the factor of the first link of a graph: searches go on, the check reports it, REINDEX heals it."""
     with cluster.connect() as db:
         db.execute("CREATE TABLE coded (e real[])")
         db.execute("INSERT INTO coded SELECT ARRAY[i] || array_fill(i % 7, ARRAY[69])::real[] FROM generate_series(1, 300) i")
@@ -221,8 +221,9 @@ def a_check_finds_a_wrong_code_of_a_neighbour(cluster):
     cluster.stop()
     file = cluster.data / path
     data = bytearray(file.read_bytes())
-    # The page's header, the node's, and of its first link node, score and factor.
-    data[PAGE + 24 + 24 + 12] ^= 1
+    # The page's header, the node's, and of its first link node and score. A bit of the exponent: a check has to pass over
+    # the last bits of sums, and over bits of the code by which a number is one more or one less.
+    data[PAGE + 24 + 24 + 8 + 3] ^= 1
     file.write_bytes(data)
     cluster.start()
     with cluster.connect() as db:
