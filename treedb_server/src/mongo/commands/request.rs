@@ -3,6 +3,7 @@
 use std::cell::{RefCell, RefMut};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use treedb_collections::{Collection, CollectionInfo, Namespace};
@@ -23,7 +24,7 @@ use crate::mongo::error::CommandError;
 use crate::mongo::op_msg::OpMsg;
 use crate::mongo::protocol_code::ProtocolCode;
 use crate::mongo::read_concern::{ReadAt, read_at};
-use crate::mongo::running::Running;
+use crate::mongo::running::{Running, Waiting};
 use crate::mongo::sessions::{ClientSession, CommandScope, OpenTransaction, TransactionNumber};
 
 /// A running command.
@@ -40,6 +41,8 @@ pub(crate) struct Request<'a> {
     pub(crate) at: Option<ReadAt>,
     /// Where what it is permitted is noted, while that is found out.
     pub(crate) permitted: Option<&'a RefCell<HashSet<Permission>>>,
+    /// How long it waited until it could begin, which its time limit counts.
+    pub(crate) waited: Duration,
 }
 
 /// Cursors belong to the user of the connection, and need further on what the command did.
@@ -68,6 +71,12 @@ impl<'a> Request<'a> {
         let done = self.run_or_fail();
         running.finish(&done);
         done
+    }
+
+    /// Lists it among the operations while it waits until it can begin, if the client may run it.
+    pub(super) fn waits(&self) -> Result<Waiting<'a>> {
+        self.command.needs.check(self)?;
+        Waiting::begin(self)
     }
 
     /// Runs it, unless a fail point says otherwise.
