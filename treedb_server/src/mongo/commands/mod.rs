@@ -82,7 +82,7 @@ pub(crate) use self::host_info::hostname;
 use self::needs::Needs;
 pub(crate) use self::request::Request;
 pub(crate) use self::writes::write_concern;
-use super::common_fields::CommonFields;
+use super::common_fields::{CommonFields, Field};
 use super::connection::Session;
 use super::error::CommandError;
 use super::op_msg::OpMsg;
@@ -555,6 +555,9 @@ fn lookup(name: &str) -> Option<&'static Command> {
     BY_NAME.get(name).copied()
 }
 
+/// Fields that drivers' commands mostly have at most.
+const FIELDS: usize = 12;
+
 /// Runs the command in `message` and returns its reply, error or not. `reserved` is held as long as it runs.
 pub(crate) async fn run(
     message: OpMsg,
@@ -563,7 +566,8 @@ pub(crate) async fn run(
     reserved: Option<Reserved>,
 ) -> RawDocumentBuf {
     let started = Instant::now();
-    let (name, done) = match find(&message) {
+    let mut all_fields = Vec::with_capacity(FIELDS);
+    let (name, done) = match find(&message, &mut all_fields) {
         Err(error) => ("unknown", Err(error)),
         Ok((command, database, fields)) => {
             let _reserved = match reserved {
@@ -580,6 +584,7 @@ pub(crate) async fn run(
                 session,
                 message: &message,
                 fields,
+                all_fields: &all_fields,
                 command,
                 database,
                 scope: CommandScope::Standalone,
@@ -678,9 +683,12 @@ const OF_EXTERNAL: &[&str] = &[
     "usersInfo",
 ];
 
-/// The command in a message, its database, and the fields that any command may have.
-fn find(message: &OpMsg) -> Result<(&'static Command, &str, CommonFields<'_>)> {
-    let fields = CommonFields::read(message.body())?;
+/// The command in a message, its database, and the fields that any command may have; its first fields are put into `all_fields`.
+fn find<'m>(
+    message: &'m OpMsg,
+    all_fields: &mut Vec<Field<'m>>,
+) -> Result<(&'static Command, &'m str, CommonFields<'m>)> {
+    let fields = CommonFields::read(message.body(), all_fields)?;
     let name = fields.name;
     let database = match fields.database {
         Some(value) => value.as_str().ok_or_else(|| {
@@ -715,7 +723,8 @@ pub(crate) fn handshake(
     context: &Arc<Context>,
     session: &Arc<Session>,
 ) -> Result {
-    let fields = CommonFields::read(command)?;
+    let mut all_fields = Vec::with_capacity(FIELDS);
+    let fields = CommonFields::read(command, &mut all_fields)?;
     let name = fields.name;
     let found = lookup(name).filter(|command| matches!(command.name, "hello" | "isMaster"));
     let found = found.ok_or_else(|| op_query::unsupported(name))?;
@@ -726,6 +735,7 @@ pub(crate) fn handshake(
         session,
         message: &message,
         fields,
+        all_fields: &all_fields,
         command: found,
         database,
         scope,
