@@ -1,4 +1,5 @@
 """`reIndex`: the indexes of a collection are built anew."""
+import datetime
 import threading
 
 import pymongo
@@ -46,6 +47,37 @@ def test_indexes_are_built_anew_while_others_read_and_write(db):
     # A unique index is one all the time.
     with pytest.raises(pymongo.errors.DuplicateKeyError):
         db.c.insert_one({"_id": 5})
+
+
+@pytest.mark.parametrize("options", [
+    {"capped": True, "size": 1 << 20}, {"clusteredIndex": {"key": {"_id": 1}, "unique": True}}, {"collation": {"locale": "en", "strength": 2}},
+    {"timeseries": {"timeField": "at"}, "expireAfterSeconds": 1 << 30},
+], ids=lambda options: next(iter(options)))
+def test_collections_of_all_kinds_keep_their_documents_and_their_order(db, options):
+    c = db.create_collection("c", **options)
+    at = datetime.datetime(2026, 1, 1)
+    c.insert_many([{"_id": f"{i % 7}-{i}", "at": at + datetime.timedelta(hours=i), "word": "aAbB"[i % 4], "place": [i % 50, i % 40]} for i in range(500)])
+    c.create_index("word")
+    c.create_index([("place", "2d")], collation={"locale": "simple"})
+    if "collation" not in options:
+        c.create_index([("word", "hashed")])
+    if "timeseries" not in options:
+        c.create_index("$**", wildcardProjection={"place": 0})
+    search = {"name": "near", "type": "vectorSearch", "definition": {
+        "fields": [{"type": "vector", "path": "place", "numDimensions": 2, "similarity": "euclidean"}]}}
+    vectors = "timeseries" not in options and "capped" not in options
+    if vectors:
+        db.command("createSearchIndexes", "c", indexes=[search])
+
+    def seen():
+        return (list(c.find()), list(c.find({"word": "a"}, hint="word_1")), list(c.find().sort("_id", 1)), [dict(index) for index in c.list_indexes()],
+                list(c.find({"place": {"$near": [3, 3]}}).limit(5)), [(index["name"], index["id"]) for index in c.list_search_indexes()] if vectors else None)
+
+    before = seen()
+    done = db.command("reIndex", "c")
+    assert done["nIndexes"] == done["nIndexesWas"] == len(before[3])
+    assert seen() == before
+    assert db.command("validate", "c", full=True)["valid"]
 
 
 def test_no_event_tells_of_indexes_that_are_built_anew(db):

@@ -14,7 +14,6 @@ use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, drop_index_tables};
 use crate::catalog::namespace::Namespace;
 use crate::changes::Defined;
 use crate::database::Database;
-use crate::maintenance::index_rebuild::is_same_index;
 use crate::write::edit::Edit;
 
 /// The state of a build after a slice.
@@ -75,7 +74,7 @@ impl Edit<'_> {
             target.building = next;
             let (id, def) = (target.id, target.def.clone());
             // One that was rebuilt has not been created now.
-            let is_new = meta.indexes.iter().all(|other| other.id == id || !is_same_index(&other.def, &def));
+            let is_new = meta.indexes.iter().all(|other| other.id == id || other.def.name() != def.name());
             if next.is_none() && is_new {
                 self.record_index(Defined::CreateIndexes, &def)?;
             }
@@ -83,7 +82,7 @@ impl Edit<'_> {
             // there is more to be changed with it.
             if next.is_none() {
                 self.remove_indexes(|other| {
-                    is_same_index(&other.def, &def) && other.id < id && !other.is_outdated()
+                    other.def.name() == def.name() && other.id < id && !other.is_outdated()
                 })?;
             }
         }

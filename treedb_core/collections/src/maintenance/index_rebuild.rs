@@ -15,7 +15,6 @@ use std::sync::Arc;
 use bson::Document;
 
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_query::index::Definition;
 
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
@@ -115,7 +114,7 @@ fn rebuild(db: &Database, namespace: &Namespace, old: i64) -> Result<()> {
 fn begin(edit: &mut Edit<'_>, old: i64) -> Result<Option<(i64, String)>> {
     let Some(index) = edit.meta.indexes.iter().find(|index| index.id == old) else { return Ok(None) };
     let (def, unfinished) = (index.def.clone(), index.building.is_some());
-    edit.remove_indexes(|index| is_same_index(&index.def, &def) && index.id != old)?;
+    edit.remove_indexes(|index| index.def.name() == def.name() && index.id != old)?;
     if unfinished {
         // Built from the beginning afterwards, like any interrupted build.
         edit.remove_indexes(|index| index.id == old)?;
@@ -134,10 +133,4 @@ fn finish(edit: &mut Edit<'_>, old: i64) -> Result<()> {
     }
     edit.remove_indexes(|index| index.id == old)?;
     Ok(())
-}
-
-/// Whether both are definitions of one index, of which there may be two while one is built to replace the other. An index of vectors may have
-/// the name of another one.
-pub(crate) fn is_same_index(one: &Definition, other: &Definition) -> bool {
-    one.name() == other.name() && one.as_vector().is_some() == other.as_vector().is_some()
 }
