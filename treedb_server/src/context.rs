@@ -24,6 +24,7 @@ use crate::parameters::Parameters;
 use crate::shutdown::ShutdownHandle;
 use crate::threads::Threads;
 use crate::web::Web;
+use crate::write_lock::WriteLock;
 
 /// Shared by every connection of a server.
 pub(crate) struct Context {
@@ -60,6 +61,8 @@ pub(crate) struct Context {
     pub(crate) threads: Arc<Threads>,
     /// Running backups.
     pub(crate) backups: Backups,
+    /// Locks writes out.
+    pub(crate) write_lock: Arc<WriteLock>,
     /// Stops the server.
     pub(crate) shutdown: ShutdownHandle,
     /// When the server began.
@@ -99,6 +102,7 @@ impl Context {
             metrics,
             threads: Arc::new(Threads::new(limits.lingering_connections())),
             backups: Backups::default(),
+            write_lock: Arc::default(),
             shutdown: ShutdownHandle::new(),
             operations: Arc::new(Operations::new(limits.slow)),
             compressors: Compressors::ALL,

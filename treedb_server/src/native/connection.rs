@@ -309,7 +309,9 @@ impl Reader {
         // Completed tasks are removed, so that the set does not grow.
         while self.working.try_join_next().is_some() {}
         let (context, outbox) = (Arc::clone(&self.context), self.outbox.clone());
+        let writes = work.session.is_write(&work.header, work.statement.as_deref());
         self.working.spawn(async move {
+            let _writing = if writes { Some(context.write_lock.enter(false).await) } else { None };
             let run = {
                 let context = Arc::clone(&context);
                 tokio::task::spawn_blocking(move || work.run(&context, Place::Own))
@@ -561,6 +563,14 @@ fn answer(
     place: Place,
     out: &mut Vec<u8>,
 ) -> bool {
+    let _writing = match session.is_write(header, statement) && place == Place::Reader {
+        true => match context.write_lock.try_enter(false) {
+            // It waits elsewhere until writes are no longer locked out.
+            None => return false,
+            writing => writing,
+        },
+        false => None,
+    };
     let (started, before) = (Instant::now(), out.len());
     let done = catch_unwind(AssertUnwindSafe(|| session.answer(header, body, statement, place, out)));
     let done = done.unwrap_or_else(|_| {
