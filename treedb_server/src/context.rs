@@ -156,6 +156,11 @@ impl Context {
         self.budget.available_permits() < self.limits.inflight_bytes / 2
     }
 
+    /// Bytes of the budget that writes may hold while they are locked out: others need some meanwhile.
+    pub(crate) fn locked_out_bytes(&self) -> usize {
+        self.limits.inflight_bytes / 4
+    }
+
     /// Waits until everything that has been written is on disk.
     pub(crate) fn flush(&self) -> Result<(), QueryError> {
         Ok(self.database.store().flush()?)
@@ -177,6 +182,13 @@ pub(crate) struct Reserved {
     context: Arc<Context>,
     permits: u32,
     _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Reserved {
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.permits as usize
+    }
 }
 
 impl Drop for Reserved {

@@ -4,6 +4,9 @@
 //! those that have entered are done, and then is the writer of the store, so that the server's own work, such as the deletion of expired
 //! documents, waits as well. A command of an open transaction may still enter while the lock is only wanted: a write that is waited for may wait
 //! for that transaction.
+//!
+//! Writes that wait keep their messages, which count against the budget of the server. So that others can go on, and somebody can log in to
+//! give the lock back, they hold no more than a part of it: what would be more is refused.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +32,8 @@ pub(crate) struct WriteLock {
     gate: AtomicUsize,
     /// Whether writes may enter, for those that wait.
     open: watch::Sender<bool>,
+    /// Bytes of the budget that writes which wait hold.
+    waiting: AtomicUsize,
     holder: Mutex<Holder>,
     /// The server stops: the lock can no longer be taken.
     stopped: AtomicBool,
@@ -54,6 +59,15 @@ impl Drop for Writing {
     }
 }
 
+/// A write that waits, and the bytes that it holds.
+struct Waiting<'l>(&'l WriteLock, usize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(self.1, Ordering::SeqCst);
+    }
+}
+
 /// Opens the gate again if the lock could not be taken.
 struct Taking<'l> {
     lock: &'l WriteLock,
@@ -65,8 +79,7 @@ impl Drop for Taking<'_> {
         let mut holder = self.lock.holder();
         holder.taking = false;
         if !self.taken {
-            drop(holder);
-            self.lock.let_in();
+            self.lock.let_in(&holder);
         }
     }
 }
@@ -76,6 +89,7 @@ impl Default for WriteLock {
         WriteLock {
             gate: AtomicUsize::new(0),
             open: watch::Sender::new(true),
+            waiting: AtomicUsize::new(0),
             holder: Mutex::default(),
             stopped: AtomicBool::new(false),
         }
@@ -96,14 +110,32 @@ impl WriteLock {
         (before & keeps_out == 0).then_some(writing)
     }
 
-    /// Waits until a write may begin. Cancel safe.
-    pub(crate) async fn enter(self: &Arc<Self>, of_open_transaction: bool) -> Writing {
+    /// Waits until a write may begin that holds so many bytes of the budget. Cancel safe.
+    ///
+    /// # Errors
+    /// `ExceededMemoryLimit` if it would have to wait, and all that wait would hold more than `most`.
+    pub(crate) async fn enter(
+        self: &Arc<Self>,
+        of_open_transaction: bool,
+        (held, most): (usize, usize),
+    ) -> Result<Writing, QueryError> {
+        if let Some(writing) = self.try_enter(of_open_transaction) {
+            return Ok(writing);
+        }
+        let before = self.waiting.fetch_add(held, Ordering::SeqCst);
+        let _waiting = Waiting(self, held);
+        if held > most.saturating_sub(before) {
+            return Err(QueryError::new(
+                ErrorCode::ExceededMemoryLimit,
+                "writes are locked out by fsync with lock, and those that wait hold too much memory already: unlock it, and try again",
+            ));
+        }
         loop {
-            if let Some(writing) = self.try_enter(of_open_transaction) {
-                return writing;
-            }
             // The sender is in `self`.
             let _ = self.open.subscribe().wait_for(|open| *open).await;
+            if let Some(writing) = self.try_enter(of_open_transaction) {
+                return Ok(writing);
+            }
         }
     }
 
@@ -142,6 +174,9 @@ impl WriteLock {
             }
             if !holder.taking {
                 holder.taking = true;
+                // Before the gate is closed: who finds it closed waits for the other value.
+                self.open.send_replace(false);
+                self.gate.fetch_or(CLOSED, Ordering::SeqCst);
                 break;
             }
             drop(holder);
@@ -150,9 +185,6 @@ impl WriteLock {
             }
         }
         let mut taking = Taking { lock: self, taken: false };
-        // Before the gate is closed: who finds it closed waits for the other value.
-        self.open.send_replace(false);
-        self.gate.fetch_or(CLOSED, Ordering::SeqCst);
         let (closed, locked) = (CLOSED, CLOSED | LOCKED);
         while self.gate.compare_exchange(closed, locked, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             if !self.pause(until)? {
@@ -199,8 +231,7 @@ impl WriteLock {
         holder.count = left;
         if left == 0 {
             holder.writer = None;
-            drop(holder);
-            self.let_in();
+            self.let_in(&holder);
         }
         Some(left)
     }
@@ -211,12 +242,12 @@ impl WriteLock {
         self.stopped.store(true, Ordering::SeqCst);
         holder.count = 0;
         if holder.writer.take().is_some() {
-            drop(holder);
-            self.let_in();
+            self.let_in(&holder);
         }
     }
 
-    fn let_in(&self) {
+    /// Opens the gate. Nobody takes the lock meanwhile, who would close it.
+    fn let_in(&self, _holder: &Holder) {
         self.gate.fetch_and(!(CLOSED | LOCKED), Ordering::SeqCst);
         self.open.send_replace(true);
     }
@@ -252,15 +283,60 @@ mod tests {
         assert!(lock.is_held() && lock.try_enter(false).is_none() && lock.try_enter(true).is_none());
         let waits = {
             let lock = Arc::clone(&lock);
-            tokio::spawn(async move { lock.enter(false).await })
+            tokio::spawn(async move { lock.enter(false, (10, 20)).await })
         };
         assert_eq!(lock.give_back(), Some(1));
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert!(!waits.is_finished());
         assert_eq!(lock.give_back(), Some(0));
-        drop(waits.await.unwrap());
+        drop(waits.await.unwrap().unwrap());
         assert!(!lock.is_held());
         database.collection("a.b").unwrap().insert_one(bson::rawdoc! { "_id": 2 }).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_the_lock_holds_a_part_of_the_memory_at_most() {
+        let (database, _dir) = database();
+        let lock = Arc::new(WriteLock::default());
+        // Nothing is refused where nothing has to wait.
+        drop(lock.enter(false, (1000, 20)).await.unwrap());
+        lock.take(&database, soon()).unwrap();
+        assert_eq!(lock.enter(false, (21, 20)).await.unwrap_err().code, ErrorCode::ExceededMemoryLimit);
+        let waits = {
+            let lock = Arc::clone(&lock);
+            tokio::spawn(async move { lock.enter(false, (15, 20)).await })
+        };
+        while lock.waiting.load(Ordering::SeqCst) != 15 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(lock.enter(false, (6, 20)).await.unwrap_err().code, ErrorCode::ExceededMemoryLimit);
+        waits.abort();
+        assert!(waits.await.unwrap_err().is_cancelled());
+        // What no longer waits holds nothing.
+        assert_eq!(lock.waiting.load(Ordering::SeqCst), 0);
+        lock.give_back();
+        drop(lock.enter(false, (6, 20)).await.unwrap());
+    }
+
+    #[test]
+    fn takers_that_give_up_and_holders_never_leave_the_gate_closed() {
+        let (database, _dir) = database();
+        let lock = Arc::new(WriteLock::default());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for round in 0..100 {
+                        let until = Instant::now() + Duration::from_millis(round % 3);
+                        if lock.take(&database, until).unwrap().is_some() {
+                            assert!(lock.is_held() && lock.try_enter(true).is_none());
+                            lock.give_back().unwrap();
+                        }
+                        drop(lock.try_enter(false));
+                    }
+                });
+            }
+        });
+        assert!(!lock.is_held() && *lock.open.borrow() && lock.try_enter(false).is_some());
     }
 
     #[test]

@@ -175,7 +175,10 @@ fn info(request: &Request<'_>, namespace: String, interrupt: &Arc<Interrupt>, wa
 
 /// Whether the last stage of an `aggregate` writes.
 pub(crate) fn writes_its_result(command: &RawDocument) -> bool {
-    let last = command.get_array("pipeline").ok().and_then(|stages| stages.into_iter().last());
+    // Of a field that is repeated the last counts, as where the command reads it.
+    let pipeline =
+        command.iter().filter_map(Result::ok).filter(|(name, _)| name.as_str() == "pipeline").last();
+    let last = pipeline.and_then(|(_, stages)| stages.as_array()?.into_iter().last());
     let last = last.and_then(Result::ok).and_then(|stage| stage.as_document()?.iter().next()?.ok());
     last.is_some_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge"))
 }

@@ -309,12 +309,30 @@ impl Reader {
         // Completed tasks are removed, so that the set does not grow.
         while self.working.try_join_next().is_some() {}
         let (context, outbox) = (Arc::clone(&self.context), self.outbox.clone());
-        let writes = work.session.is_write(&work.header, work.statement.as_deref());
+        // A stranger's is refused, and must not wait before that.
+        let writes =
+            work.session.is_trusted() && work.session.is_write(&work.header, work.statement.as_deref());
         self.working.spawn(async move {
-            let _writing = if writes { Some(context.write_lock.enter(false).await) } else { None };
+            let held = (work.reserved.bytes(), context.locked_out_bytes());
+            let writing = match writes {
+                true => context.write_lock.enter(false, held).await.map(Some),
+                false => Ok(None),
+            };
+            let writing = match writing {
+                Ok(writing) => writing,
+                Err(error) => {
+                    let _ = outbox.send(work.refuse(&error.into()).reserve(&context).await).await;
+                    return;
+                }
+            };
             let run = {
                 let context = Arc::clone(&context);
-                tokio::task::spawn_blocking(move || work.run(&context, Place::Own))
+                tokio::task::spawn_blocking(move || {
+                    let done = work.run(&context, Place::Own);
+                    // Its answer may have to wait for the client.
+                    drop(writing);
+                    done
+                })
             };
             if let Ok(Ok(done)) = run.await {
                 // Without a writer the connection is closed, and the answer is dropped.
@@ -599,6 +617,13 @@ impl PendingRequest {
         // the other could deadlock.
         drop((body, reserved));
         Ok(CompletedRequest { bytes, slot })
+    }
+
+    /// Answers it with an error.
+    fn refuse(self, error: &ErrorFrame) -> CompletedRequest {
+        let mut bytes = Vec::new();
+        encode_error(error, 0, self.header.request, &mut bytes);
+        CompletedRequest { bytes, slot: self.slot }
     }
 }
 

@@ -95,6 +95,12 @@ impl Edit<'_> {
             // Parsing the new specification refuses options that are not allowed.
             index_of(&def.spec())?;
             let new = def.clone();
+            // One that is being built to replace it is to have them, too.
+            let all = meta.indexes.iter_mut().filter(|index| index.def.name() == name);
+            for other in all.filter_map(|index| index.def.as_ordered_mut()) {
+                other.options.hidden = new.options.hidden;
+                other.options.expire_after = new.options.expire_after;
+            }
             meta.sort_indexes();
             self.catalog.write(self.txn, meta)?;
             let mut changed = bson::doc! { "name": name };

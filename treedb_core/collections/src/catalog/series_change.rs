@@ -138,7 +138,10 @@ impl Edit<'_> {
             ));
         }
         meta.set_expiry_option(expire_after);
-        if let Some(def) = found.and_then(|at| meta.indexes.get_mut(at)?.def.as_ordered_mut()) {
+        let name = found.and_then(|at| Some(meta.indexes.get(at)?.def.name().to_owned()));
+        // And one that is being built to replace it.
+        let all = meta.indexes.iter_mut().filter(|index| Some(index.def.name()) == name.as_deref());
+        for def in all.filter_map(|index| index.def.as_ordered_mut()) {
             def.options.expire_after = expire_after;
         }
         meta.sort_indexes();

@@ -1,6 +1,6 @@
 //! Indexes that are built anew on request.
 
-use bson::{doc, rawdoc};
+use bson::{Bson, doc, rawdoc};
 use treedb_query::error::ErrorCode;
 use treedb_storage::disk::crash::Crash;
 
@@ -27,6 +27,10 @@ fn ids(films: &Collection, filter: Document, hint: &str) -> Vec<i32> {
     let mut ids: Vec<i32> = found.collect();
     ids.sort_unstable();
     ids
+}
+
+fn number(value: &Bson) -> Option<i64> {
+    value.as_i64().or_else(|| value.as_i32().map(i64::from))
 }
 
 /// Empties the table of an index, as damage could.
@@ -71,6 +75,35 @@ fn documents_that_contradict_a_unique_index_leave_it_as_it_was() {
     assert!(db.index_builds().is_empty());
     films.delete(crate::DeleteRequest::one(rawdoc! { "_id": 400 })).unwrap();
     assert_eq!(films.rebuild_indexes().unwrap(), 4);
+    db.check().unwrap();
+}
+
+#[test]
+fn options_that_are_changed_while_an_index_is_built_anew_are_kept() {
+    let disk = SimDisk::new();
+    let (db, films) = films(&disk);
+    films.create_index(IndexSpec::new(rawdoc! { "at": 1 }).expire_after(60)).unwrap();
+    let namespace = Namespace::parse("shop.films").unwrap();
+    let begin = |name: &str| {
+        let reads = db.store().begin_read().unwrap();
+        let meta = db.inner.catalog.find(&reads, films.namespace()).unwrap().unwrap();
+        drop(reads);
+        let id = meta.indexes.iter().find(|index| index.def.name() == name).unwrap().id;
+        assert!(
+            db.edit(&namespace, false, None, |edit| begin_on_request(edit, id)).unwrap().flatten().is_some()
+        );
+    };
+    begin("at_1");
+    db.modify_index("shop.films", "at_1", Some(true), Some(10_000_000)).unwrap();
+    let after = disk.crash(Crash::Everything);
+    drop((films, db));
+    // The build goes on.
+    let db = open(&after).unwrap();
+    let indexes = db.collection("shop.films").unwrap().indexes().unwrap().unwrap();
+    let at: Vec<_> = indexes.iter().filter(|index| index.get_str("name").unwrap() == "at_1").collect();
+    assert_eq!(at.len(), 1);
+    assert!(at[0].get_bool("hidden").unwrap());
+    assert_eq!(at[0].get("expireAfterSeconds").and_then(number), Some(10_000_000));
     db.check().unwrap();
 }
 

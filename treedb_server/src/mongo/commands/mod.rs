@@ -570,7 +570,7 @@ pub(crate) async fn run(
     let (name, done) = match find(&message, &mut all_fields) {
         Err(error) => ("unknown", Err(error)),
         Ok((command, database, fields)) => {
-            let _reserved = match reserved {
+            let reserved = match reserved {
                 _ if command.quick => None,
                 // Short requests also wait while the budget is exhausted, since their answers may be long.
                 None if context.is_budget_scarce() => Some(context.reserve(1).await),
@@ -593,7 +593,10 @@ pub(crate) async fn run(
                 waited,
             };
             let admitted = match command.is_write(message.body()) {
-                true => admit(context, &fields, request).await.map(Some),
+                true => {
+                    let held = reserved.as_ref().map_or(0, Reserved::bytes);
+                    admit(context, &fields, held, request).await.map(Some)
+                }
                 false => Ok(None),
             };
             let done = match admitted {
@@ -639,14 +642,16 @@ pub(crate) async fn run(
 /// How often a command that waits looks whether it was told to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Lets a write begin, unless writes are locked out: then it waits, as others can see, and for no longer than it may. Returns how long it has
-/// waited.
+/// Lets a write begin that holds so many bytes of the budget, unless writes are locked out: then it waits, as others can see, and for no longer
+/// than it may. Returns how long it has waited.
 ///
 /// # Errors
-/// `Interrupted`, `MaxTimeMSExpired`; those of what the client may do, which is known before it waits.
+/// `Interrupted`, `MaxTimeMSExpired`, `ExceededMemoryLimit` if what waits holds too much memory; those of what the client may do, which is known before
+/// it waits.
 async fn admit<'r>(
     context: &Arc<Context>,
     fields: &CommonFields<'_>,
+    held: usize,
     request: impl Fn(Duration) -> Request<'r>,
 ) -> Result<(Writing, Duration)> {
     let goes_on = fields.autocommit.is_some() && fields.start_transaction.is_none();
@@ -655,10 +660,11 @@ async fn admit<'r>(
     }
     let began = Instant::now();
     let waiting = request(Duration::ZERO).waits()?;
-    let mut entered = std::pin::pin!(context.write_lock.enter(goes_on));
+    let held = (held, context.locked_out_bytes());
+    let mut entered = std::pin::pin!(context.write_lock.enter(goes_on, held));
     let writing = loop {
         match tokio::time::timeout(LOOK, entered.as_mut()).await {
-            Ok(writing) => break writing,
+            Ok(writing) => break writing?,
             Err(_) => waiting.check()?,
         }
     };
