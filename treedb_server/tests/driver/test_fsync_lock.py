@@ -169,6 +169,33 @@ def test_hundreds_of_writes_that_wait_keep_nobody_from_reading_or_unlocking(serv
     assert db.c.count_documents({"_id": {"$regex": "^w"}}) == 600
 
 
+def test_large_writes_that_wait_leave_memory_for_whoever_logs_in_to_unlock(tmp_path):
+    server = servers.Locked(tmp_path / "data", "--max-inflight-bytes", "48MiB", native=True)
+    try:
+        with server.as_user() as root, treedb.connect(address(server), timeout=30, user="root", password=servers.PASSWORD) as native:
+            root.shop.c.insert_one({"_id": "first"})
+            lock(root)
+            text = "x" * 1_000_000
+            sent = {i: Sent(lambda i=i: root.shop.c.insert_one({"_id": i, "text": text})) for i in range(30)}
+            time.sleep(2)
+            waiting = [i for i, each in sent.items() if each.thread.is_alive()]
+            # A quarter of the budget.
+            assert 5 <= len(waiting) <= 12
+            refused = [each for each in sent.values() if not each.thread.is_alive()]
+            assert {each.error.code for each in refused} == {146}
+            with pytest.raises(treedb.ServerError) as error:
+                native["shop.c"].insert_many([{"_id": f"n{i}", "text": text} for i in range(12)])
+            assert error.value.code == 146
+            with server.as_user() as another:
+                assert another.shop.c.count_documents({}) == 1
+                assert unlock(another)["lockCount"] == 0
+            for i in waiting:
+                sent[i].done()
+            assert sorted(root.shop.c.distinct("_id", {"text": {"$exists": True}})) == waiting
+    finally:
+        assert server.stop() == 0
+
+
 def test_requests_of_the_native_protocol_wait_too(server, client):
     with treedb.connect(address(server), timeout=30) as db, treedb.connect(address(server), timeout=30) as other:
         db["shop.c"].insert_many([{"_id": 1, "a": 1}, {"_id": 2}])
