@@ -1,9 +1,9 @@
 //! The lock of `fsync`: while it is held nothing is written, and all that was written is in the page file, so that the files can be copied.
 //!
-//! Writes enter here before they begin, and wait without a thread of their own while the lock is held or wanted. Whoever takes it waits until
-//! those that have entered are done, and then is the writer of the store, so that the server's own work, such as the deletion of expired
-//! documents, waits as well. A command of an open transaction may still enter while the lock is only wanted: a write that is waited for may wait
-//! for that transaction.
+//! Each write asks here before it begins. While the lock is held or requested, it waits asynchronously, without blocking a thread. The command that
+//! takes the lock first waits for the writes in progress, then holds the write transaction of the store, so that background work, such as the
+//! deletion of expired documents, waits as well. Commands of open transactions may still begin while the lock is only requested: a write in
+//! progress may be waiting for such a transaction.
 //!
 //! Writes that wait keep their messages, which count against the budget of the server. So that others can go on, and somebody can log in to
 //! give the lock back, they hold no more than a part of it: what would be more is refused.

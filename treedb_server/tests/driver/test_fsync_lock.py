@@ -169,7 +169,7 @@ def test_hundreds_of_writes_that_wait_keep_nobody_from_reading_or_unlocking(serv
     assert db.c.count_documents({"_id": {"$regex": "^w"}}) == 600
 
 
-def test_large_writes_that_wait_leave_memory_for_whoever_logs_in_to_unlock(tmp_path):
+def test_large_waiting_writes_leave_memory_for_a_login_that_unlocks(tmp_path):
     server = servers.Locked(tmp_path / "data", "--max-inflight-bytes", "48MiB", native=True)
     try:
         with server.as_user() as root, treedb.connect(address(server), timeout=30, user="root", password=servers.PASSWORD) as native:
@@ -224,13 +224,19 @@ def test_transactions_wait_where_they_would_write(client):
     assert db.c.find_one({"_id": "t"})
 
 
+def write_that_waits_for(session, db):
+    """A write of a document that a transaction of the session, which it starts, has changed."""
+    session.start_transaction()
+    db.c.update_one({"_id": 1}, {"$set": {"a": "t"}}, session=session)
+    write = Sent(lambda: db.c.update_one({"_id": 1}, {"$set": {"b": "w"}}))
+    assert write.waits()
+    return write
+
+
 def test_a_lock_waits_for_writes_that_have_begun_and_for_the_transactions_that_they_wait_for(client):
     db = prepare(client)
     with client.start_session() as session:
-        session.start_transaction()
-        db.c.update_one({"_id": 1}, {"$set": {"a": "t"}}, session=session)
-        write = Sent(lambda: db.c.update_one({"_id": 1}, {"$set": {"b": "w"}}))
-        assert write.waits()
+        write = write_that_waits_for(session, db)
         locked = Sent(lambda: lock(client))
         assert locked.waits()
         # Others wait already, the transaction does not.
@@ -249,10 +255,7 @@ def test_a_lock_waits_for_writes_that_have_begun_and_for_the_transactions_that_t
 def test_a_lock_that_cannot_be_taken_in_time_is_refused_and_writes_go_on(client):
     db = prepare(client)
     with client.start_session() as session:
-        session.start_transaction()
-        db.c.update_one({"_id": 1}, {"$set": {"a": "t"}}, session=session)
-        write = Sent(lambda: db.c.update_one({"_id": 1}, {"$set": {"b": "w"}}))
-        assert write.waits()
+        write = write_that_waits_for(session, db)
         assert code(lock, client, fsyncLockAcquisitionTimeoutMillis=200) == LOCK_TIMEOUT
         assert code(lock, client, maxTimeMS=200) == MAX_TIME_EXPIRED
         db.c.insert_one({"_id": "o"})

@@ -138,11 +138,10 @@ impl Edit<'_> {
             ));
         }
         meta.set_expiry_option(expire_after);
-        let name = found.and_then(|at| Some(meta.indexes.get(at)?.def.name().to_owned()));
-        // And one that is being built to replace it.
-        let all = meta.indexes.iter_mut().filter(|index| Some(index.def.name()) == name.as_deref());
-        for def in all.filter_map(|index| index.def.as_ordered_mut()) {
-            def.options.expire_after = expire_after;
+        if let Some(name) = found.and_then(|at| Some(meta.indexes.get(at)?.def.name().to_owned())) {
+            for def in meta.ordered_named(&name) {
+                def.options.expire_after = expire_after;
+            }
         }
         meta.sort_indexes();
         self.catalog.write(self.txn, meta)?;
