@@ -226,7 +226,7 @@ impl<N: Copy + Ord> Spare<N> {
     }
 
     /// Those of a node; none if they are not known.
-    pub(super) fn of(&self, node: N, level: u8) -> &[N] {
+    pub fn of(&self, node: N, level: u8) -> &[N] {
         let Ok(at) = self.nodes.binary_search_by(|(other, of, _)| (*other, *of).cmp(&(node, level))) else {
             return &[];
         };
@@ -251,6 +251,8 @@ pub fn spare_links<S: NodesMut>(
     ranking.links = links;
     let mut out = Vec::new();
     if excess > 0 {
+        // They are compared with one another.
+        ranking.links.iter().for_each(|link| store.prefetch(link.node));
         ranking.rank(store, node)?;
         ranking.least_first(store, |_, other| {
             out.push(other);

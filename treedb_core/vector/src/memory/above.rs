@@ -128,18 +128,20 @@ impl Above {
 }
 
 /// Takes an element out of the first `count`; those after it move up.
-pub(super) fn take<T>(places: &mut [T], at: usize, count: usize) {
-    if let Some(moved) = places.get_mut(at..count)
-        && !moved.is_empty()
-    {
-        moved.rotate_left(1);
+pub(super) fn take<T: Copy>(places: &mut [T], at: usize, count: usize) {
+    if at < count && count <= places.len() {
+        places.copy_within(at + 1..count, at);
     }
 }
 
 /// Puts an element among the first `count`; those after it move down. False if there is no room.
-pub(super) fn put<T>(places: &mut [T], at: usize, count: usize, element: T) -> bool {
-    let Some(moved) = places.get_mut(at..=count) else { return false };
-    moved.rotate_right(1);
-    moved.iter_mut().take(1).zip([element]).for_each(|(place, element)| *place = element);
+pub(super) fn put<T: Copy>(places: &mut [T], at: usize, count: usize, element: T) -> bool {
+    if at > count || count >= places.len() {
+        return false;
+    }
+    places.copy_within(at..count, at + 1);
+    if let Some(place) = places.get_mut(at) {
+        *place = element;
+    }
     true
 }

@@ -2,7 +2,7 @@
 //!
 //! Vectors come in batches, which grow with the graph. Threads plan the links of a batch's nodes, each of them as if those before it
 //! in the batch were in the graph already; then they find out which links can go where there will be too many. Both only read the
-//! graph. What is left is to set the links, node by node, which takes a few hundredths of the time. So the graph is the same for the
+//! graph. What is left is to set the links, node by node, which takes a tenth of the time of one thread. So the graph is the same for the
 //! same vectors, however many threads there are.
 
 use super::MemoryGraph;
@@ -20,6 +20,9 @@ const MOST_ELEMENTS: usize = 1 << 19;
 const PLANNED: usize = 16;
 /// Nodes whose links a thread ranks at a time.
 const RANKED: usize = 256;
+
+/// So many nodes before their links are changed, or ranked, they are asked for: what is left of the time is waiting for memory otherwise.
+const AHEAD: usize = 2;
 
 /// Adds vectors to a graph.
 #[derive(Debug)]
@@ -93,6 +96,9 @@ impl<H: Host> Builder<H> {
         let groups: Vec<&[NewLink]> = new.chunk_by(|a, b| a.end() == b.end()).collect();
         let spare = divide(workers, 0..groups.len(), RANKED, host, |scratch, at| {
             let group = groups.get(at).copied().unwrap_or_default();
+            if let Some((ahead, 0)) = groups.get(at + AHEAD).and_then(|ahead| ahead.first()).map(NewLink::end) {
+                frozen.prefetch_scored_links(ahead);
+            }
             let Some((node, level)) = group.first().map(NewLink::end) else { return Vec::new() };
             let links = group.iter().map(|new| new.link);
             let Ok(spare) = graph::spare_links(frozen, node, level, links, &limits, &mut scratch.ranking);
@@ -105,7 +111,8 @@ impl<H: Host> Builder<H> {
             }
         }
         let mut scratch = std::mem::take(&mut graph.scratch);
-        for ((node, _), plan) in batch.drain(..).zip(&plans) {
+        for (at, ((node, _), plan)) in batch.drain(..).zip(&plans).enumerate() {
+            plans.get(at + AHEAD).into_iter().for_each(|ahead| graph.prefetch_changed(ahead, &spares));
             let Ok(()) = graph::link(graph, node, plan, &limits, &spares, &mut scratch.ranking);
         }
         graph.scratch = scratch;

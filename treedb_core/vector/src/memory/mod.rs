@@ -36,7 +36,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use above::Above;
-use vectors::Vectors;
+use vectors::{Elements, Vectors};
 
 use crate::code::{self, Coded, Factors};
 use crate::element::Element;
@@ -266,9 +266,9 @@ impl MemoryGraph {
         Ok((node, level))
     }
 
-    /// The vector of a node as a query.
+    /// The vector of a node as a query, of codes alone if these are what is compared: to read the vector would be to wait for memory.
     fn query(&self, node: u32) -> Query<'_> {
-        let (vector, unit) = self.vectors.get(node);
+        let (vector, unit) = if self.exact { self.vectors.get(node) } else { (Elements::Floats(&[]), 1.0) };
         Query { vector, unit, coded: self.scored(node), target: None }
     }
 

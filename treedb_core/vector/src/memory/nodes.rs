@@ -7,7 +7,7 @@ use super::search::Query;
 use super::vectors::Elements;
 use super::{MemoryGraph, factors_of};
 use crate::code;
-use crate::graph::{Link, Nodes, NodesMut};
+use crate::graph::{Link, Nodes, NodesMut, Plan, Spare};
 use crate::kernel;
 use crate::metric::Metric;
 
@@ -67,6 +67,23 @@ impl MemoryGraph {
         }
         // At most 192, by `Limits`.
         *numbers = *numbers & !0xff | count.min(0xff) as u32;
+    }
+
+    /// Asks for the links of a node in level 0, with their scores, before they are needed.
+    pub(super) fn prefetch_scored_links(&self, node: u32) {
+        kernel::prefetch(self.links.get(node));
+        if let Some(scores) = &self.scores {
+            kernel::prefetch(scores.get(node));
+        }
+    }
+
+    /// The same of the nodes whose links change when one is linked as planned, most of them.
+    pub(super) fn prefetch_changed(&self, plan: &Plan<u32>, spares: &Spare<u32>) {
+        let below = plan.links().filter(|(level, _)| *level == 0);
+        for link in below.flat_map(|(_, links)| links) {
+            self.prefetch_scored_links(link.node);
+            spares.of(link.node, 0).first().into_iter().for_each(|gone| self.prefetch_scored_links(*gone));
+        }
     }
 
     /// Asks for what the scores of nodes need before it is needed: the codes and their factors, if they are what is compared.

@@ -68,7 +68,8 @@ impl<T: Copy + Default> Segment<T> {
 
     /// The elements for writing, `all` of them, of this segment alone.
     fn own(&mut self, all: usize, in_lines: bool) -> &mut [T] {
-        if Arc::get_mut(&mut self.elements).is_none() {
+        // Nobody else can begin to share it meanwhile; to ask by `get_mut` would be another locked instruction for each record.
+        if Arc::strong_count(&self.elements) > 1 {
             *self = self.copied(all, in_lines);
         }
         let from = self.from;
