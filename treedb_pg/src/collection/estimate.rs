@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use std::thread::LocalKey;
 
 use treedb_query::doc::{Doc, Value};
-use treedb_query::query::{Filter, Path, Plan, Query, matching_share};
+use treedb_query::index::ordered::Kind;
+use treedb_query::query::{BitmapScan, Filter, Path, Plan, Query, matching_share};
 
 use super::catalog_cache::{self, Moment};
 use super::find::{parse_count, parse_find};
@@ -43,6 +44,7 @@ thread_local! {
     static ESTIMATES: RefCell<Vec<Asked<Estimate>>> = const { RefCell::new(Vec::new()) };
     static SHARES: RefCell<Vec<Asked<f64>>> = const { RefCell::new(Vec::new()) };
     static VALUES: RefCell<Vec<Asked<ValueStatistics>>> = const { RefCell::new(Vec::new()) };
+    static SEARCHED: RefCell<Vec<Asked<u64>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The estimate of a call with these arguments, made by `estimate` once in a statement.
@@ -296,11 +298,52 @@ pub(super) fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Optio
     }
 }
 
-/// What it takes to find so many rows of a table by the index that finds those of a filter of the same form; `None` if none does.
-pub(super) fn unknown_values(table: Scanned, like: &Argument<'_>, rows: f64) -> Option<Estimate> {
-    filter(table, like, false)?;
+/// Which of `paths`, in the database's encoding, are fields of the indexes by which the rows of a filter of the form of `like` are found:
+/// bit n is that of path n. `None` if no index helps.
+pub(super) fn searched_paths(table: Scanned, like: &Argument<'_>, paths: &[&[u8]]) -> Option<u64> {
+    let (number, like) = (table.table.to_u32().to_le_bytes(), like.constant()?.bytes());
+    let mut asked: Vec<&[u8]> = vec![&number, &like];
+    asked.extend(paths);
+    once_of(&SEARCHED, &asked, || {
+        let query = Query::new(Filter::parse(bson::document(&like)).ok()?);
+        let reader = Reader::for_estimate(Table::of_plan(table));
+        let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
+        let mut used = Vec::new();
+        match &plan.path {
+            Path::Index { index, .. } => used.push(*index),
+            Path::Bitmap(scan) => used_by(scan, &mut used),
+            Path::Empty | Path::CollectionScan | Path::Near(_) => return None,
+        }
+        let mut found = 0;
+        for def in used.iter().filter_map(|at| Some(&reader.indexes.get(*at)?.def)) {
+            // An index on all paths is used for one.
+            let any = matches!(def.options.kind, Kind::Wildcard(_));
+            for (at, path) in paths.iter().enumerate().take(u64::BITS as usize) {
+                let path = text::to_utf8(path);
+                if any || def.keys.iter().any(|part| part.path.as_str() == path) {
+                    found |= 1 << at;
+                }
+                if any {
+                    break;
+                }
+            }
+        }
+        Some(found)
+    })
+}
+
+/// The indexes that a bitmap is made by.
+fn used_by(scan: &BitmapScan, used: &mut Vec<usize>) {
+    match scan {
+        BitmapScan::Index { index, .. } => used.push(*index),
+        BitmapScan::Or(scans) | BitmapScan::And(scans) => scans.iter().for_each(|scan| used_by(scan, used)),
+    }
+}
+
+/// What it takes to find so many rows of a table by an index.
+pub(super) fn unknown_values(table: Scanned, rows: f64) -> Estimate {
     let blocks = f64::from(Table::of_plan(table).relation.get().blocks());
-    Some(looked_up(rows, rows.min(blocks).max(1.0)))
+    looked_up(rows, rows.min(blocks).max(1.0))
 }
 
 /// What statistics say of the values at a path of a table's documents.

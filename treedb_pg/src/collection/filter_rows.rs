@@ -166,8 +166,12 @@ impl FilteredRows for FilterRows {
         }
     }
 
-    fn estimate_unknown(table: Scanned, like: &Argument<'_>, rows: f64) -> Option<Estimate> {
-        estimate::unknown_values(table, like, rows)
+    fn searched_paths(table: Scanned, like: &Argument<'_>, paths: &[&[u8]]) -> Option<u64> {
+        estimate::searched_paths(table, like, paths)
+    }
+
+    fn estimate_unknown(table: Scanned, rows: f64) -> Estimate {
+        estimate::unknown_values(table, rows)
     }
 
     fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64> {

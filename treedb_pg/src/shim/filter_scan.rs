@@ -88,9 +88,12 @@ pub(crate) trait FilteredRows: Sized + 'static {
         order: Option<&RowOrder>,
     ) -> Option<Estimate>;
 
-    /// What it takes to find `rows` rows by a filter that is known when the statement is executed; `like` is one of that form.
-    /// `None` if no index helps. It must not raise errors either.
-    fn estimate_unknown(table: Scanned, like: &Argument<'_>, rows: f64) -> Option<Estimate>;
+    /// Which of `paths` the index has by which the rows of a filter of the form of `like` are found: bit n is that of path n. `None` if
+    /// no index helps. It must not raise errors either.
+    fn searched_paths(table: Scanned, like: &Argument<'_>, paths: &[&[u8]]) -> Option<u64>;
+
+    /// What it takes to find `rows` rows by an index. It must not raise errors either.
+    fn estimate_unknown(table: Scanned, rows: f64) -> Estimate;
 
     /// Which share of the rows matches; `None` if nothing is known. It must not raise errors either.
     fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64>;

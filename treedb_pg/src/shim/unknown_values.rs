@@ -4,6 +4,10 @@
 //! The filter of such conditions is an expression: a call of a function that makes it of the values, by the same rules as the
 //! planner makes it of constants. So whatever a value turns out to be, every row that meets the conditions matches the filter, and the
 //! conditions are evaluated on each row that is found. How the rows are found is decided when the filter is known.
+//!
+//! Conditions on one path make one filter, whether they are known or not, so that two ends of a range are one range. Conditions between
+//! the table and several others are searched for together where an index has the paths of all: its path is parameterized by all these
+//! tables. As in the server, the sets of tables that are tried are those of the conditions and their unions.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -15,194 +19,294 @@ use super::datum::Datum;
 use super::error_frame;
 use super::filter_path::{FilterPaths, Search, document_constant};
 use super::filter_scan::Scanned;
-use super::value_condition::{Comparison, Other, ValueAt, Wanted, sides};
+use super::value_condition::{Comparison, Other, ValueAt, ValueConditions, Wanted, sides};
 
 /// A stored value that stands for one that is not known: an ObjectId that no document has.
 const SOME_VALUE: [u8; 13] = [7, 255, 254, 253, 252, 251, 250, 249, 248, 247, 246, 245, 244];
 
-/// Conditions on values of one table's documents.
-pub(super) struct UnknownValues {
-    /// The filter that they imply: an expression.
-    filter: *mut pg_sys::Node,
-    /// A filter of that form, for single values.
-    like: Vec<u8>,
-    conditions: *mut pg_sys::List,
-}
+/// Most sets of other tables that are tried for each condition: as many as the server tries for an index.
+const MOST_SETS: usize = 10;
 
-/// The conditions on the value at one path that compare it with single values.
-struct Compared {
+/// A condition on the value at a path of a table's documents.
+struct Term {
     path: Vec<u8>,
-    comparisons: Vec<Comparison>,
-    values: *mut pg_sys::List,
-    known: bool,
-    conditions: *mut pg_sys::List,
+    other: Other,
+    condition: *mut pg_sys::RestrictInfo,
+    /// The other relations that it needs; none if it is the table's own.
+    others: pg_sys::Relids,
 }
 
-impl UnknownValues {
-    /// Those of a table's own conditions of which one at least is not known.
-    ///
-    /// # Safety
-    /// The planner, and the conditions of relation `number`, which is this table.
-    pub(super) unsafe fn among(
-        root: *mut pg_sys::PlannerInfo,
-        conditions: *mut pg_sys::List,
-        number: pg_sys::Index,
-        table: Scanned,
-        filters: &FilterPaths,
-    ) -> Option<UnknownValues> {
-        let mut by_path: Vec<Compared> = Vec::new();
-        let mut found = None;
-        // SAFETY: lists of the planner's.
-        unsafe {
-            for at in 0..pg_sys::list_length(conditions) {
-                let condition = pg_sys::list_nth(conditions, at).cast::<pg_sys::RestrictInfo>();
-                let Some((path, other)) = searched(root, condition, number, table, filters) else { continue };
-                match other {
-                    Other::Compared(comparison, value) => {
-                        let at = by_path.iter().position(|known| known.path == path);
-                        let at = at.unwrap_or_else(|| {
-                            by_path.push(Compared {
-                                path,
-                                comparisons: Vec::new(),
-                                values: ptr::null_mut(),
-                                known: true,
-                                conditions: ptr::null_mut(),
-                            });
-                            by_path.len() - 1
-                        });
-                        if let Some(of_path) = by_path.get_mut(at) {
-                            of_path.comparisons.push(comparison);
-                            of_path.values = pg_sys::lappend(of_path.values, value.cast());
-                            of_path.known &= is_constant(value);
-                            of_path.conditions = pg_sys::lappend(of_path.conditions, condition.cast());
-                        }
-                    }
-                    Other::OneOf(list) if !is_constant(list) => {
-                        let arguments = pg_sys::lappend(ptr::null_mut(), text_constant(&path).cast());
-                        let filter = call(c"any_value_filter", pg_sys::lappend(arguments, list.cast()))?;
-                        let conditions = pg_sys::lappend(ptr::null_mut(), condition.cast());
-                        let like = like(&path, filters)?;
-                        join(&mut found, UnknownValues { filter, like, conditions }, filters)?;
-                    }
-                    Other::OneOf(_) => {}
-                }
-            }
-            for of_path in by_path.into_iter().filter(|of_path| !of_path.known) {
-                join(&mut found, of_path.filter(filters)?, filters)?;
-            }
-        }
-        found
+impl Term {
+    /// What the value is compared with.
+    fn other(&self) -> *mut pg_sys::Node {
+        let (Other::Compared(_, other) | Other::OneOf(other)) = self.other;
+        other
     }
 
-    /// Those of conditions between a table and others, each with the other relations that it needs.
+    /// Whether that is a constant.
     ///
     /// # Safety
-    /// The planner, and a relation of the query's own, which is this table.
-    pub(super) unsafe fn of_joins(
+    /// In the planner.
+    unsafe fn is_known(&self) -> bool {
+        // SAFETY: an expression.
+        unsafe { (*self.other()).type_ == pg_sys::NodeTag::T_Const }
+    }
+}
+
+/// The conditions on values of a table's documents.
+#[derive(Default)]
+pub(super) struct Terms {
+    own: Vec<Term>,
+    /// Those between the table and others.
+    joins: Vec<Term>,
+}
+
+impl Terms {
+    /// Those of a relation, which is this table.
+    ///
+    /// # Safety
+    /// The planner, and a relation of its.
+    pub(super) unsafe fn of(
         root: *mut pg_sys::PlannerInfo,
         rel: *mut pg_sys::RelOptInfo,
         table: Scanned,
         filters: &FilterPaths,
-    ) -> Vec<(pg_sys::Relids, UnknownValues)> {
-        let mut found = Vec::new();
+    ) -> Terms {
         // SAFETY: lists and sets of the planner's; the callback gets what is given here.
         unsafe {
             let number = (*rel).relid;
-            let mut conditions = pg_sys::list_copy((*rel).joininfo);
+            let term = |condition: *mut pg_sys::RestrictInfo, others| {
+                let (path, other) = searched(root, condition, number, table, filters)?;
+                Some(Term { path, other, condition, others })
+            };
+            let conditions = |list: *mut pg_sys::List| {
+                (0..pg_sys::list_length(list))
+                    .map(move |at| pg_sys::list_nth(list, at).cast::<pg_sys::RestrictInfo>())
+            };
+            let own = conditions((*rel).baserestrictinfo);
+            let own = own.filter_map(|condition| term(condition, ptr::null_mut())).collect();
+            let mut between = pg_sys::list_copy((*rel).joininfo);
             if (*rel).has_eclass_joins {
-                let mut sought = Sought { number, table, filters };
-                let equal = pg_sys::generate_implied_equalities_for_column(
-                    root,
-                    rel,
-                    Some(is_sought),
-                    (&raw mut sought).cast(),
-                    (*rel).lateral_referencers,
-                );
-                conditions = pg_sys::list_concat(conditions, equal);
+                // The server stops at the first class of equal values of which it finds a member.
+                let mut sought = Sought { number, table, filters, done: Vec::new() };
+                loop {
+                    let equal = pg_sys::generate_implied_equalities_for_column(
+                        root,
+                        rel,
+                        Some(is_sought),
+                        (&raw mut sought).cast(),
+                        (*rel).lateral_referencers,
+                    );
+                    let Some(first) = conditions(equal).next() else { break };
+                    sought.done.push((*first).parent_ec);
+                    between = pg_sys::list_concat(between, equal);
+                }
             }
-            for at in 0..pg_sys::list_length(conditions) {
-                let condition = pg_sys::list_nth(conditions, at).cast::<pg_sys::RestrictInfo>();
-                if !pg_sys::join_clause_is_movable_to(condition, rel) {
+            let joins = conditions(between)
+                .filter(|condition| pg_sys::join_clause_is_movable_to(*condition, rel))
+                .filter_map(|condition| {
+                    let others = pg_sys::bms_copy((*condition).clause_relids);
+                    let others = pg_sys::bms_del_member(others, number as i32);
+                    term(condition, others)
+                })
+                .filter(|term| pg_sys::bms_num_members(term.others) > 0)
+                .collect();
+            Terms { own, joins }
+        }
+    }
+
+    /// Whether there are any between the table and others.
+    pub(super) fn are_joined(&self) -> bool {
+        !self.joins.is_empty()
+    }
+
+    /// The sets of other relations that may be looked at before this table is searched.
+    pub(super) fn sets(&self) -> Vec<pg_sys::Relids> {
+        let mut sets: Vec<pg_sys::Relids> = Vec::new();
+        // SAFETY: sets of the planner's.
+        unsafe {
+            let is_new =
+                |sets: &[pg_sys::Relids], set| !sets.iter().any(|known| pg_sys::bms_equal(*known, set));
+            for Term { others, .. } in &self.joins {
+                if !is_new(&sets, *others) {
                     continue;
                 }
-                let Some((path, Other::Compared(comparison, value))) =
-                    searched(root, condition, number, table, filters)
-                else {
-                    continue;
-                };
-                let one = Compared {
-                    path,
-                    comparisons: vec![comparison],
-                    values: pg_sys::lappend(ptr::null_mut(), value.cast()),
-                    known: false,
-                    conditions: pg_sys::lappend(ptr::null_mut(), condition.cast()),
-                };
-                let Some(values) = one.filter(filters) else { continue };
-                let others = pg_sys::bms_copy((*condition).clause_relids);
-                let others = pg_sys::bms_del_member(others, number as i32);
-                found.push((pg_sys::bms_add_members(others, (*rel).lateral_relids), values));
+                for at in 0..sets.len() {
+                    let Some(before) = sets.get(at).copied() else { break };
+                    let within =
+                        pg_sys::bms_is_subset(*others, before) || pg_sys::bms_is_subset(before, *others);
+                    let both = pg_sys::bms_union(before, *others);
+                    if !within && is_new(&sets, both) && sets.len() < MOST_SETS * self.joins.len() {
+                        sets.push(both);
+                    }
+                }
+                if is_new(&sets, *others) {
+                    sets.push(*others);
+                }
             }
         }
-        found
+        sets
+    }
+
+    /// What is known once a row of each of `others` is; `None` if all is known before.
+    ///
+    /// # Safety
+    /// The planner, and a set of relations.
+    pub(super) unsafe fn given(
+        &self,
+        others: pg_sys::Relids,
+        filters: &FilterPaths,
+    ) -> Option<UnknownValues> {
+        let mut by_path: Vec<(&[u8], Vec<&Term>)> = Vec::new();
+        let mut classes = Vec::new();
+        // SAFETY: sets and conditions of the planner's.
+        unsafe {
+            for term in self.own.iter().chain(&self.joins) {
+                if !pg_sys::bms_is_subset(term.others, others) {
+                    continue;
+                }
+                // Of values that are equal to each other one is enough.
+                let class = (*term.condition).parent_ec;
+                if !term.others.is_null() && !class.is_null() {
+                    if classes.contains(&class) {
+                        continue;
+                    }
+                    classes.push(class);
+                }
+                match by_path.iter_mut().find(|(path, _)| *path == term.path) {
+                    Some((_, terms)) => terms.push(term),
+                    None => by_path.push((&term.path, vec![term])),
+                }
+            }
+            let mut found = UnknownValues { filter: ptr::null_mut(), like: Vec::new(), paths: Vec::new() };
+            for (path, terms) in by_path {
+                found.add(path, &terms, filters)?;
+            }
+            (!found.filter.is_null()).then_some(found)
+        }
+    }
+}
+
+/// Conditions on values of one table's documents of which one at least is not known.
+pub(super) struct UnknownValues {
+    /// The filter that they imply, without those that are known already: an expression.
+    filter: *mut pg_sys::Node,
+    /// A filter of that form, for single values.
+    like: Vec<u8>,
+    paths: Vec<AtPath>,
+}
+
+/// The conditions on the value at one path.
+pub(super) struct AtPath {
+    pub(super) path: Vec<u8>,
+    pub(super) conditions: *mut pg_sys::List,
+    /// The other relations that they need.
+    pub(super) others: pg_sys::Relids,
+    /// Whether one of them is not known.
+    pub(super) unknown: bool,
+    /// Whether the filter has all comparisons with single values: with those that are known too, if one is not.
+    compared: bool,
+}
+
+impl UnknownValues {
+    /// Adds the conditions on the value at a path, all there are.
+    ///
+    /// # Safety
+    /// In the planner.
+    unsafe fn add(&mut self, path: &[u8], terms: &[&Term], filters: &FilterPaths) -> Option<()> {
+        let mut at_path = AtPath {
+            path: path.to_vec(),
+            conditions: ptr::null_mut(),
+            others: ptr::null_mut(),
+            unknown: false,
+            compared: false,
+        };
+        // SAFETY: nodes and sets of the planner's, made and filled as it makes its own.
+        unsafe {
+            let (mut values, mut names) = (ptr::null_mut(), Vec::new());
+            for term in terms {
+                at_path.conditions = pg_sys::lappend(at_path.conditions, term.condition.cast());
+                at_path.others = pg_sys::bms_add_members(at_path.others, term.others);
+                match term.other {
+                    Other::Compared(comparison, value) => {
+                        names.push(comparison.name());
+                        values = pg_sys::lappend(values, value.cast());
+                        at_path.compared |= !term.is_known();
+                    }
+                    Other::OneOf(list) if !term.is_known() => {
+                        at_path.unknown = true;
+                        let arguments = pg_sys::lappend(ptr::null_mut(), text_constant(path).cast());
+                        let filter = call(c"any_value_filter", pg_sys::lappend(arguments, list.cast()))?;
+                        self.and_filter(filter, path, filters)?;
+                    }
+                    Other::OneOf(_) => {}
+                }
+            }
+            if at_path.compared {
+                at_path.unknown = true;
+                let arguments = pg_sys::lappend(ptr::null_mut(), text_constant(path).cast());
+                let names = text_constant(names.join(" ").as_bytes());
+                let arguments = pg_sys::lappend(arguments, names.cast());
+                let filter = call(c"values_filter", pg_sys::lappend(arguments, array_of(values).cast()))?;
+                self.and_filter(filter, path, filters)?;
+            }
+        }
+        self.paths.push(at_path);
+        Some(())
+    }
+
+    /// Asks for what a filter of the value at a path asks for, too.
+    ///
+    /// # Safety
+    /// In the planner.
+    unsafe fn and_filter(
+        &mut self,
+        filter: *mut pg_sys::Node,
+        path: &[u8],
+        filters: &FilterPaths,
+    ) -> Option<()> {
+        let like = like(path, filters)?;
+        if self.filter.is_null() {
+            (self.filter, self.like) = (filter, like);
+        } else {
+            // SAFETY: expressions of the type of documents.
+            self.filter = unsafe { both(self.filter, filter) }?;
+            self.like = (filters.filter_of_all)(&[&self.like, &like]);
+        }
+        Some(())
+    }
+
+    /// Those of conditions that are known which the filter does not have; `None` if it has none of them.
+    pub(super) fn others_known(&self, known: &[ValueConditions]) -> Option<Vec<ValueConditions>> {
+        let has = |conditions: &ValueConditions| {
+            self.paths.iter().any(|at_path| at_path.compared && at_path.path == conditions.path)
+        };
+        if !known.iter().any(has) {
+            return None;
+        }
+        let others = known.iter().map(|conditions| {
+            let mut others = conditions.clone();
+            if has(conditions) {
+                others.wanted.retain(|wanted| matches!(wanted, Wanted::OneOf(_)));
+            }
+            others
+        });
+        Some(others.filter(|conditions| !conditions.wanted.is_empty()).collect())
     }
 
     /// The search for them, together with a filter that is known.
     pub(super) fn and<'a>(self, known: Option<Datum<'_>>, filters: &FilterPaths) -> Search<'a> {
-        let UnknownValues { filter, like, conditions } = self;
+        let UnknownValues { filter, like, paths } = self;
         if let Some(known) = known {
             let known = known.bytes();
             // SAFETY: expressions of the type of documents.
             let both = unsafe { both(document_constant(&known), filter) };
             if let Some(both) = both {
-                return Search::unknown(both, &(filters.filter_of_all)(&[&known, &like]), conditions);
+                return Search::unknown(both, &(filters.filter_of_all)(&[&known, &like]), paths);
             }
         }
-        Search::unknown(filter, &like, conditions)
+        Search::unknown(filter, &like, paths)
     }
-}
-
-impl Compared {
-    /// The filter that they imply.
-    ///
-    /// # Safety
-    /// In the planner.
-    unsafe fn filter(self, filters: &FilterPaths) -> Option<UnknownValues> {
-        let names: Vec<&str> = self.comparisons.iter().map(|comparison| comparison.name()).collect();
-        // SAFETY: nodes of the planner's, made and filled as it makes its own.
-        unsafe {
-            let kind = catalog::own_type(c"bson_value");
-            let values = pg_sys::palloc0(size_of::<pg_sys::ArrayExpr>()).cast::<pg_sys::ArrayExpr>();
-            (*values).xpr.type_ = pg_sys::NodeTag::T_ArrayExpr;
-            (*values).array_typeid = pg_sys::get_array_type(kind);
-            (*values).element_typeid = kind;
-            (*values).elements = self.values;
-            (*values).location = -1;
-            let arguments = pg_sys::lappend(ptr::null_mut(), text_constant(&self.path).cast());
-            let arguments = pg_sys::lappend(arguments, text_constant(names.join(" ").as_bytes()).cast());
-            let filter = call(c"values_filter", pg_sys::lappend(arguments, values.cast()))?;
-            let like = like(&self.path, filters)?;
-            Some(UnknownValues { filter, like, conditions: self.conditions })
-        }
-    }
-}
-
-/// Adds conditions to those found before.
-///
-/// # Safety
-/// In the planner.
-unsafe fn join(found: &mut Option<UnknownValues>, more: UnknownValues, filters: &FilterPaths) -> Option<()> {
-    *found = Some(match found.take() {
-        None => more,
-        // SAFETY: expressions of the type of documents, and lists of conditions.
-        Some(known) => unsafe {
-            UnknownValues {
-                filter: both(known.filter, more.filter)?,
-                like: (filters.filter_of_all)(&[&known.like, &more.like]),
-                conditions: pg_sys::list_concat(known.conditions, more.conditions),
-            }
-        },
-    });
-    Some(())
 }
 
 /// What a condition compares a value at a path of this table with, if a filter can be made of it when it is known.
@@ -236,13 +340,22 @@ fn like(path: &[u8], filters: &FilterPaths) -> Option<Vec<u8>> {
     (filters.filter_of_values)(path, &[Wanted::Compared(Comparison::Equal, SOME_VALUE.to_vec())])
 }
 
-/// Whether an expression is a constant.
+/// The array of these values.
 ///
 /// # Safety
-/// An expression.
-unsafe fn is_constant(expression: *mut pg_sys::Node) -> bool {
-    // SAFETY: the caller's.
-    unsafe { (*expression).type_ == pg_sys::NodeTag::T_Const }
+/// A list of expressions of the type of values.
+unsafe fn array_of(values: *mut pg_sys::List) -> *mut pg_sys::ArrayExpr {
+    // SAFETY: a node of the planner's, made and filled as it makes its own.
+    unsafe {
+        let kind = catalog::own_type(c"bson_value");
+        let array = pg_sys::palloc0(size_of::<pg_sys::ArrayExpr>()).cast::<pg_sys::ArrayExpr>();
+        (*array).xpr.type_ = pg_sys::NodeTag::T_ArrayExpr;
+        (*array).array_typeid = pg_sys::get_array_type(kind);
+        (*array).element_typeid = kind;
+        (*array).elements = values;
+        (*array).location = -1;
+        array
+    }
 }
 
 /// A constant text.
@@ -288,22 +401,25 @@ struct Sought<'f> {
     number: pg_sys::Index,
     table: Scanned,
     filters: &'f FilterPaths,
+    /// The classes of which the conditions are known.
+    done: Vec<*mut pg_sys::EquivalenceClass>,
 }
 
 unsafe extern "C-unwind" fn is_sought(
     _root: *mut pg_sys::PlannerInfo,
     _rel: *mut pg_sys::RelOptInfo,
-    _class: *mut pg_sys::EquivalenceClass,
+    class: *mut pg_sys::EquivalenceClass,
     member: *mut pg_sys::EquivalenceMember,
     sought: *mut std::ffi::c_void,
 ) -> bool {
-    // SAFETY: called by the server with what `of_joins` gave it.
+    // SAFETY: called by the server with what `Terms::of` gave it.
     unsafe {
         error_frame::guarded(|| {
             let sought = &*sought.cast::<Sought<'_>>();
             let expression = (*member).em_expr.cast::<pg_sys::Node>();
-            ValueAt::of(expression, sought.number, sought.filters.values)
-                .is_some_and(|value| value.column == sought.table.column && !value.is_left_to_server())
+            !sought.done.contains(&class)
+                && ValueAt::of(expression, sought.number, sought.filters.values)
+                    .is_some_and(|value| value.column == sought.table.column && !value.is_left_to_server())
         })
     }
 }
