@@ -29,12 +29,13 @@ use pgrx::pg_sys;
 use super::custom_path::{self, Columns};
 use super::custom_scan::argument_of;
 use super::datum::Datum;
-use super::filter_scan::{FilteredRows, Methods, Scanned, ValueStatistics};
+use super::filter_scan::{FilteredRows, Methods, PathNames, Scanned, SearchedBy, ValueStatistics};
 use super::function::Args;
 use super::row_order::{AskedOrder, RowOrder};
 use super::scan_node::new_plan;
 use super::streamed::{Argument, Estimate};
-use super::unknown_values::{AtPath, Terms};
+use super::unknown_terms::Terms;
+use super::unknown_values::Like;
 use super::value_condition::{ValueConditions, ValueFunction, Wanted};
 use super::{catalog, compat, error_frame, scan_team};
 
@@ -64,8 +65,9 @@ pub(crate) struct FilterPaths {
     pub(super) scan: &'static pg_sys::CustomScanMethods,
     estimate: fn(Scanned, &Argument<'_>, bool, Option<&RowOrder>) -> Option<Estimate>,
     share: fn(Scanned, &Argument<'_>, bool) -> Option<f64>,
-    searched_paths: fn(Scanned, &Argument<'_>, &[&[u8]]) -> Option<u64>,
-    estimate_unknown: fn(Scanned, f64) -> Estimate,
+    pub(super) fields_of_indexes: fn(Scanned, PathNames<'_>) -> Vec<Vec<usize>>,
+    searched_by: fn(Scanned, [&[u8]; 2], PathNames<'_>) -> Vec<SearchedBy>,
+    estimate_unknown: fn(Scanned, f64, f64) -> Estimate,
     pub(super) statistics: fn(Scanned, &[u8]) -> Option<ValueStatistics>,
 }
 
@@ -87,7 +89,8 @@ impl FilterPaths {
             scan: Methods::<T>::SCAN,
             estimate: T::estimate,
             share: T::share,
-            searched_paths: T::searched_paths,
+            fields_of_indexes: T::fields_of_indexes,
+            searched_by: T::searched_by,
             estimate_unknown: T::estimate_unknown,
             statistics: T::statistics,
         }
@@ -222,8 +225,8 @@ pub(super) struct Search<'a> {
     condition: *mut pg_sys::OpExpr,
     /// Whether the filter is one that a function of ours makes, or has made, of the other argument of an operator.
     implied: bool,
-    /// Of values that are known when the statement is executed: a filter of that form, and the conditions.
-    like: Option<(Argument<'a>, Vec<AtPath>)>,
+    /// Of values that are known when the statement is executed: what is known of it before.
+    like: Option<Like>,
 }
 
 impl Search<'_> {
@@ -306,10 +309,9 @@ impl Search<'_> {
     }
 
     /// That for a filter which is made when the statement is executed.
-    pub(super) fn unknown(filter: *mut pg_sys::Node, like: &[u8], paths: Vec<AtPath>) -> Self {
-        let like = Some((Self::implied(like).value, paths));
+    pub(super) fn unknown(filter: *mut pg_sys::Node, like: Like) -> Self {
         let value = Argument::Expression(None);
-        Search { filter, value, condition: ptr::null_mut(), implied: true, like }
+        Search { filter, value, condition: ptr::null_mut(), implied: true, like: Some(like) }
     }
 
     /// That for every row.
@@ -352,17 +354,11 @@ unsafe fn add_path(
             RowOrder { wanted, ..order.order.clone() }
         });
         let estimate = match &search.like {
-            Some((like, paths)) => {
-                let conditions = searched_conditions(rel, filters, (table, like), paths, outer);
+            Some(like) => {
                 let in_order = asked.as_ref().is_none_or(|order| {
                     (filters.estimate)(table, &search.value, exact, Some(order)).is_some()
                 });
-                conditions.filter(|_| in_order).map(|conditions| {
-                    let (number, inner) = ((*rel).relid as i32, pg_sys::JoinType::JOIN_INNER);
-                    let share =
-                        pg_sys::clauselist_selectivity(root, conditions, number, inner, ptr::null_mut());
-                    (filters.estimate_unknown)(table, (share * (*rel).tuples).max(1.0))
-                })
+                in_order.then(|| estimate_unknown(root, rel, filters, (table, like), outer)).flatten()
             }
             None => (filters.estimate)(table, &search.value, exact, asked.as_ref()),
         };
@@ -391,33 +387,34 @@ unsafe fn add_path(
     }
 }
 
-/// The conditions by which an index finds rows where a row of each of `outer` is known; `None` if none does, or less is enough for
-/// what it does.
+/// What it takes to find rows by the index that is the cheapest one where a row of each of `outer` is known; `None` if none helps, or less
+/// is enough for what it does.
 ///
 /// # Safety
 /// As [`add_path`].
-unsafe fn searched_conditions(
+unsafe fn estimate_unknown(
+    root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
     filters: &FilterPaths,
-    (table, like): (Scanned, &Argument<'_>),
-    paths: &[AtPath],
+    (table, like): (Scanned, &Like),
     outer: pg_sys::Relids,
-) -> Option<*mut pg_sys::List> {
-    let names: Vec<&[u8]> = paths.iter().map(|at_path| &*at_path.path).collect();
-    let searched = (filters.searched_paths)(table, like, &names)?;
-    let is_searched = |at: usize| at < u64::BITS as usize && searched >> at & 1 != 0;
-    let searched = paths.iter().enumerate().filter(|(at, _)| is_searched(*at)).map(|(_, at_path)| at_path);
-    let (mut conditions, mut unknown) = (ptr::null_mut(), false);
-    // SAFETY: lists and sets of the planner's.
-    unsafe {
-        let mut needed = pg_sys::bms_copy((*rel).lateral_relids);
-        for at_path in searched {
-            unknown |= at_path.unknown;
-            conditions = pg_sys::list_concat(conditions, at_path.conditions);
-            needed = pg_sys::bms_add_members(needed, at_path.others);
+) -> Option<Estimate> {
+    let indexes = (filters.searched_by)(table, [&like.all, &like.alone], &like.paths());
+    let estimates = indexes.iter().filter_map(|by| {
+        // SAFETY: lists and sets of the planner's.
+        unsafe {
+            let (bounding, all) = like.conditions(by, (*rel).lateral_relids, outer)?;
+            let left_by = |conditions| {
+                let (number, inner) = ((*rel).relid as i32, pg_sys::JoinType::JOIN_INNER);
+                let share = pg_sys::clauselist_selectivity(root, conditions, number, inner, ptr::null_mut());
+                (share * (*rel).tuples).max(1.0)
+            };
+            let keys = left_by(bounding);
+            let rows = if by.tested.is_empty() { keys } else { left_by(all) };
+            Some((filters.estimate_unknown)(table, keys, rows))
         }
-        (unknown && pg_sys::bms_equal(needed, outer)).then_some(conditions)
-    }
+    });
+    estimates.min_by(|one, other| one.total.total_cmp(&other.total))
 }
 
 /// How many rows have to be found where `wanted` are likely to be read, 0 for all: other conditions leave some of them out.

@@ -28,6 +28,10 @@ const RANGE: f64 = 0.005;
 /// Most arms of an OR in which conditions are estimated together.
 const MOST_ARMS: i32 = 100;
 
+/// Most conditions, those in arms included, that are looked at for those that come before one: as they are looked at for each, more of
+/// them would take time with the square of their number. Those after that many are estimated alone.
+const MOST_CONDITIONS: usize = 500;
+
 /// The elements of a list of nodes.
 ///
 /// # Safety
@@ -169,24 +173,29 @@ impl Asked {
                 return None;
             }
             let rel = (*(*self.root).simple_rel_array.add(number as usize)).as_ref()?;
-            let earlier = self.earlier_in(rel.baserestrictinfo).or_else(|| self.earlier_in(rel.joininfo))?;
+            let mut left = MOST_CONDITIONS;
+            let earlier = self
+                .earlier_in(rel.baserestrictinfo, &mut left)
+                .or_else(|| self.earlier_in(rel.joininfo, &mut left))?;
             Some(earlier.into_iter().filter_map(|asked| Some((asked, asked.condition()?))).collect())
         }
     }
 
     /// The comparisons that come before this one in a list of conditions that all have to be true, or in an arm of one of them; `None`
-    /// if it is in none. The elements of a list are asked about one by one: none of them is a condition.
+    /// if it is in none of as many as are `left` to be looked at. The elements of a list are asked about one by one: none of them is a
+    /// condition.
     ///
     /// # Safety
     /// A list of conditions of the planner's.
-    unsafe fn earlier_in(&self, conditions: *mut pg_sys::List) -> Option<Vec<Asked>> {
+    unsafe fn earlier_in(&self, conditions: *mut pg_sys::List, left: &mut usize) -> Option<Vec<Asked>> {
         let mut earlier = Vec::new();
         // SAFETY: the tag of a node says what structure it is.
         unsafe {
             for condition in nodes(conditions) {
+                *left = left.checked_sub(1)?;
                 let condition = bare(condition);
                 if (*condition).type_ != pg_sys::NodeTag::T_OpExpr {
-                    if let Some(found) = self.earlier_in_arms(condition) {
+                    if let Some(found) = self.earlier_in_arms(condition, left) {
                         return Some(found);
                     }
                     continue;
@@ -206,7 +215,7 @@ impl Asked {
     ///
     /// # Safety
     /// A condition of the planner's.
-    unsafe fn earlier_in_arms(&self, condition: *mut pg_sys::Node) -> Option<Vec<Asked>> {
+    unsafe fn earlier_in_arms(&self, condition: *mut pg_sys::Node, left: &mut usize) -> Option<Vec<Asked>> {
         // SAFETY: the tag of a node says what structure it is.
         unsafe {
             if (*condition).type_ != pg_sys::NodeTag::T_BoolExpr {
@@ -217,11 +226,12 @@ impl Asked {
                 return None;
             }
             nodes(any.args).find_map(|arm| {
+                *left = left.checked_sub(1)?;
                 let arm = bare(arm);
                 let all = arm.cast::<pg_sys::BoolExpr>();
                 let several = (*arm).type_ == pg_sys::NodeTag::T_BoolExpr
                     && (*all).boolop == pg_sys::BoolExprType::AND_EXPR;
-                if several { self.earlier_in((*all).args) } else { self.earlier_in_arms(arm) }
+                if several { self.earlier_in((*all).args, left) } else { self.earlier_in_arms(arm, left) }
             })
         }
     }
