@@ -20,13 +20,13 @@ SET client_min_messages = warning;
 SET jit = off;
 SET max_parallel_workers_per_gather = 0;
 CREATE FUNCTION document(n int) RETURNS bson LANGUAGE sql IMMUTABLE AS $$
-    SELECT format('{"_id": %s, "kind": "k%s", "n": %s, "o": [{"x": %s, "y": %s}], "part": %s}', n, n % 4, CASE WHEN n % 301 = 0 THEN 'null' ELSE (n % 2500)::text END, n % 70, n % 90, n % 4)::bson $$;
+    SELECT format('{"_id": %s, "kind": "k%s", "n": %s, "o": [{"x": %s, "y": %s}], "part": %s}', n, n % 4, CASE WHEN n % 101 = 0 THEN 'null' ELSE (n % 2000)::text END, n % 70, n % 90, n % 4)::bson $$;
 -- The same documents, with indexes on a field of four values and on one of many, made in either order; with one index on all fields; on one with arrays on its path;
 -- with sparse and partial indexes.
 SELECT create_collection(name) FROM unnest('{first,last,one,every,arrays,sparse}'::text[]) name;
 ALTER TABLE first SET (autovacuum_enabled = off); ALTER TABLE last SET (autovacuum_enabled = off); ALTER TABLE one SET (autovacuum_enabled = off);
 ALTER TABLE every SET (autovacuum_enabled = off); ALTER TABLE arrays SET (autovacuum_enabled = off); ALTER TABLE sparse SET (autovacuum_enabled = off);
-INSERT INTO first SELECT document(n) FROM generate_series(1, 5000) n;
+INSERT INTO first SELECT document(n) FROM generate_series(1, 4000) n;
 INSERT INTO last SELECT * FROM first;
 INSERT INTO one SELECT * FROM first;
 INSERT INTO every SELECT * FROM first;
@@ -36,8 +36,8 @@ SELECT create_index('first', '{"n": 1}'), create_index('first', '{"kind": 1}'), 
 SELECT create_index('arrays', '{"o.x": 1, "o.y": 1}'), create_index('sparse', '{"n": 1}', '{"sparse": true}'), create_index('sparse', '{"kind": 1, "n": 1}', '{"partialFilterExpression": {"part": {"$gt": 1}}, "name": "partial"}');
 CREATE TABLE a (id int, x bson_value, kind bson_value, part int, list bson_value[]);
 CREATE TABLE b (id int, y bson_value, part int);
-INSERT INTO a SELECT n, v, format('"k%s"', n % 5)::bson_value, n % 4, ARRAY[v, '5', NULL] FROM unnest(ARRAY['3', '4.0', '"text"', 'null', NULL, '[3, 5]', '1200', '2499', '{"$numberDouble": "NaN"}']::bson_value[]) WITH ORDINALITY x(v, n);
-INSERT INTO b SELECT n, v, n % 4 FROM unnest(ARRAY['6', '12', '"k1"', NULL, '69', '2000']::bson_value[]) WITH ORDINALITY x(v, n);
+INSERT INTO a SELECT n, v, format('"k%s"', n % 5)::bson_value, n % 4, ARRAY[v, '5', NULL] FROM unnest(ARRAY['3', '4.0', '"text"', 'null', NULL, '[3, 5]', '700', '1999', '{"$numberDouble": "NaN"}']::bson_value[]) WITH ORDINALITY x(v, n);
+INSERT INTO b SELECT n, v, n % 4 FROM unnest(ARRAY['6', '12', '"k1"', NULL, '69', '800']::bson_value[]) WITH ORDINALITY x(v, n);
 ANALYZE;
 
 -- Whichever index was made first, the one with many values counts, in joins and in generic plans.
@@ -58,17 +58,15 @@ SELECT generic_plans > 0 AS generic FROM pg_prepared_statements WHERE name = 'of
 -- What is known may contradict any number that stands for what is not.
 SELECT pg_temp.searches($$SELECT FROM a, one c WHERE c.doc -> 'n' = a.x AND c.doc @@ '{"n": {"$gte": 100}}'$$);
 SELECT pg_temp.searches($$SELECT FROM a, one c WHERE c.doc -> 'n' = a.x AND c.doc @@ '{"n": {"$lt": -5}}'$$);
--- A wildcard index, whichever of its paths comes first. It has no entry for no value, which "<" finds.
+-- A wildcard index, whichever of its paths comes first.
 SELECT pg_temp.searches($$SELECT FROM a, every c WHERE c.doc -> 'kind' = '"k1"' AND c.doc -> 'n' = a.x$$);
 SELECT pg_temp.searches($$SELECT FROM a, every c WHERE c.doc -> 'kind' = a.kind AND c.doc -> 'n' = a.x$$);
-SELECT pg_temp.searches($$SELECT FROM a, every c WHERE c.doc -> 'n' < a.x$$);
--- Nor has a sparse one.
-SELECT pg_temp.searches($$SELECT FROM a, sparse c WHERE c.doc -> 'n' < a.x$$);
+-- A sparse one.
 SELECT pg_temp.searches($$SELECT FROM a, sparse c WHERE c.doc -> 'n' = a.x$$);
 SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; SET enable_memoize = off;
 -- A partial index serves where its filter is known to hold.
-SELECT pg_temp.searches($$SELECT FROM a, sparse c WHERE c.doc -> 'kind' = a.kind AND c.doc -> 'n' < a.x AND c.doc @@ '{"part": 3}'$$);
-SELECT pg_temp.searches($$SELECT FROM a, sparse c WHERE c.doc -> 'kind' = a.kind AND c.doc -> 'n' < a.x$$);
+SELECT pg_temp.searches($$SELECT FROM a, sparse c WHERE c.doc -> 'kind' = a.kind AND c.doc @@ '{"part": 3}'$$);
+SELECT pg_temp.searches($$SELECT FROM a, sparse c WHERE c.doc -> 'kind' = a.kind$$);
 -- Two fields of one array do not bound the same entries: nothing waits for both tables.
 SELECT pg_temp.searches($$SELECT FROM a, b, arrays c WHERE c.doc -> 'o.x' = a.x AND c.doc -> 'o.y' = b.y$$);
 -- A condition on a path of no index is left to the server.
@@ -83,7 +81,7 @@ ALTER TABLE p ATTACH PARTITION p1 FOR VALUES IN (1);
 CREATE TABLE p2 PARTITION OF p FOR VALUES IN (2, 3) PARTITION BY LIST (part);
 CREATE TABLE p22 PARTITION OF p2 FOR VALUES IN (2);
 CREATE TABLE p23 PARTITION OF p2 FOR VALUES IN (3);
-INSERT INTO p SELECT n % 4, document(n), 0 FROM generate_series(1, 5000) n;
+INSERT INTO p SELECT n % 4, document(n), 0 FROM generate_series(1, 2000) n;
 SELECT create_index('p0', '{"n": 1}'), create_index('p0', '{"kind": 1}'), create_index('p1', '{"n": -1, "kind": 1}'), create_index('p22', '{"$**": 1}'), create_index('p23', '{"n": 1, "o.x": 1}');
 ANALYZE p;
 -- pick(SEED, LIST): one of a list, the same each time.
