@@ -20,6 +20,13 @@ SELECT id FROM points ORDER BY v <-> '{0.5,0.5,0.5,0.5}' LIMIT 5;
 RESET enable_indexscan;
 SET enable_seqscan = off;
 
+-- The same with the sides exchanged; returned, it is computed.
+EXPLAIN (VERBOSE, COSTS OFF) SELECT id FROM points ORDER BY '{0.5,0.5,0.5,0.5}' <-> v LIMIT 5;
+SELECT id FROM points ORDER BY '{0.5,0.5,0.5,0.5}' <-> v LIMIT 5;
+EXPLAIN (VERBOSE, COSTS OFF) SELECT id, v FROM points WHERE kind = 1 ORDER BY '{0.5,0.5,0.5,0.5}' <-> v;
+SELECT id, far = (SELECT p.v <-> '{0.5,0.5,0.5,0.5}' FROM points p WHERE p.id = near.id) AS exact
+FROM (SELECT id, '{0.5,0.5,0.5,0.5}' <-> v AS far FROM points ORDER BY far LIMIT 3) near;
+
 -- A distance that is returned is computed, to its last bit.
 EXPLAIN (VERBOSE, COSTS OFF)
 SELECT v <-> '{0.5,0.5,0.5,0.5}' AS far FROM points ORDER BY far LIMIT 3;

@@ -63,6 +63,60 @@ CREATE INDEX ON t ((other -> 'a'));
 ANALYZE t;
 SELECT expected($$SELECT FROM t WHERE v = '5'$$) AS equal, within_two(expected($$SELECT FROM t WHERE v < '20'$$), 1000) AS range, within_two(expected($$SELECT FROM t WHERE v BETWEEN '20' AND '29'$$), 500) AS both_bounds,
     within_two(expected($$SELECT FROM t WHERE other -> 'a' > '10' AND other -> 'a' < '15'$$), 200) AS of_expression, within_two(expected($$SELECT FROM t WHERE v <> '5'$$), 4950) AS differs, within_two(expected($$SELECT FROM t a JOIN t b USING (v)$$), 250000) AS joined;
+-- Two ends of a range in an arm of an OR are one range, of documents and of columns.
+CREATE TABLE arms (condition text, ok bool);
+INSERT INTO arms SELECT condition, within_two(expected('SELECT FROM ' || condition), found('SELECT FROM ' || condition)) FROM unnest(ARRAY[
+    $$c WHERE doc -> 'i' > '4000' AND doc -> 'i' < '4200' OR doc -> 'i' = '7'$$, $$c WHERE (doc -> 'i' BETWEEN '100' AND '200') OR (doc -> 'i' BETWEEN '5000' AND '5100') OR doc -> 'skewed' = '12'$$,
+    $$c WHERE doc -> 'rare' = '1' OR doc -> 'i' >= '10' AND (doc -> 'w' = '"w3"' AND doc -> 'i' <= '900')$$, $$c WHERE doc -> 'w' = '"w4"' AND (doc -> 'i' < '500' AND doc -> 'i' > '100' OR doc -> 'i' > '8000')$$,
+    $$t WHERE v > '40' AND v < '45' OR v = '7'$$, $$t WHERE (other -> 'a' BETWEEN '20' AND '22') OR (other -> 'a' > '70' AND other -> 'a' < '75')$$]) condition;
+SELECT condition, expected('SELECT FROM ' || condition), found('SELECT FROM ' || condition) FROM arms WHERE NOT ok;
+SELECT count(*) FILTER (WHERE ok) AS estimated FROM arms;
+-- Nor does an OR of many arms take long.
+SELECT expected('SELECT FROM c WHERE ' || string_agg(format('doc -> ''i'' > %L AND doc -> ''i'' < %L', n, n + 1), ' OR ')) IS NOT NULL AS planned FROM generate_series(1, 500) n;
+
+-- Who may read a whole table is told of its partitions and children, and of the column that may be read; nobody else is.
+CREATE TABLE whole (part int, doc bson, secret int) PARTITION BY LIST (part);
+CREATE TABLE half PARTITION OF whole FOR VALUES IN (0, 1) PARTITION BY LIST (part);
+CREATE TABLE quarter PARTITION OF half FOR VALUES IN (0);
+CREATE TABLE first (gone int, doc bson);
+ALTER TABLE first DROP COLUMN gone;
+CREATE TABLE second (more int) INHERITS (first);
+INSERT INTO whole SELECT 0, format('{"a": %s}', n % 2000)::bson FROM generate_series(1, 4000) n;
+INSERT INTO second SELECT format('{"a": %s}', n % 2000)::bson FROM generate_series(1, 4000) n;
+ANALYZE whole, first, second;
+CREATE ROLE estimates_reader;
+GRANT USAGE ON SCHEMA value_estimates, treedb TO estimates_reader;
+GRANT SELECT ON first TO estimates_reader;
+GRANT SELECT (doc) ON whole TO estimates_reader;
+CREATE FUNCTION told(name text) RETURNS bool LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN within_two(expected(format('SELECT FROM %s WHERE doc -> ''a'' = ''77''', name)), 2) AND within_two(expected(format('SELECT FROM %s WHERE doc -> ''a'' > ''1000'' AND doc -> ''a'' < ''1100''', name)), 198);
+EXCEPTION WHEN insufficient_privilege THEN RETURN NULL;
+END $$;
+SET ROLE estimates_reader;
+SELECT name, told(name) FROM unnest('{whole,first,quarter,second}'::text[]) name;
+RESET ROLE;
+REVOKE SELECT (doc) ON whole FROM estimates_reader;
+GRANT SELECT (secret) ON whole TO estimates_reader;
+REVOKE SELECT ON first FROM estimates_reader;
+SET ROLE estimates_reader;
+SELECT name, told(name) FROM unnest('{whole,first}'::text[]) name;
+RESET ROLE;
+-- A view reads as its owner.
+CREATE VIEW of_all AS SELECT doc FROM whole UNION ALL SELECT doc FROM first;
+GRANT SELECT ON of_all TO estimates_reader;
+SET ROLE estimates_reader;
+SELECT within_two(expected($$SELECT FROM of_all WHERE doc -> 'a' = '77'$$), 4) AS of_view;
+RESET ROLE;
+-- Not of rows that policies of their own table hide.
+ALTER TABLE second ENABLE ROW LEVEL SECURITY;
+GRANT SELECT ON first TO estimates_reader;
+SET ROLE estimates_reader;
+SELECT told('first');
+RESET ROLE;
+DROP OWNED BY estimates_reader;
+DROP ROLE estimates_reader;
+
 -- Without statistics and without indexes, guesses.
 CREATE TABLE nothing (doc bson, v bson_value);
 INSERT INTO nothing SELECT '{"a": 1}', '1' FROM generate_series(1, 1000);

@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use std::thread::LocalKey;
 
 use treedb_query::doc::{Doc, Value};
-use treedb_query::query::{Filter, Path, Plan, Query, matching_share};
+use treedb_query::index::ordered::Kind;
+use treedb_query::query::{Filter, Path, Plan, Query, SearchedFields, matching_share};
 
 use super::catalog_cache::{self, Moment};
 use super::find::{parse_count, parse_find};
@@ -19,15 +20,15 @@ use super::spill::spilling;
 use super::statistics::KnownStatistics;
 use super::table::Table;
 use crate::shim::datum::Datum;
-use crate::shim::filter_scan::{Scanned, ValueStatistics};
+use crate::shim::filter_scan::{PathNames, Scanned, SearchedBy, ValueStatistics};
 use crate::shim::row_order::RowOrder;
 use crate::shim::server::{self, Costs};
 use crate::shim::streamed::{ARGUMENTS, Argument, Divided, Estimate};
 use crate::shim::text;
 use crate::types::{bson, value};
 
-/// Calls whose estimates are kept.
-const KEPT: usize = 8;
+/// Answers of each kind that are kept: as many as a statement with many joins asks for again and again.
+const KEPT: usize = 64;
 
 /// The planner asks several times about each call (for its rows, the cost of a function scan, and the cost of ours), and about
 /// each filter.
@@ -43,6 +44,7 @@ thread_local! {
     static ESTIMATES: RefCell<Vec<Asked<Estimate>>> = const { RefCell::new(Vec::new()) };
     static SHARES: RefCell<Vec<Asked<f64>>> = const { RefCell::new(Vec::new()) };
     static VALUES: RefCell<Vec<Asked<ValueStatistics>>> = const { RefCell::new(Vec::new()) };
+    static SEARCHED: RefCell<Vec<Asked<Vec<SearchedBy>>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The estimate of a call with these arguments, made by `estimate` once in a statement.
@@ -50,7 +52,7 @@ fn once(arguments: &[&[u8]], estimate: impl FnOnce() -> Option<Estimate>) -> Opt
     once_of(&ESTIMATES, arguments, estimate)
 }
 
-fn once_of<T: Copy>(
+fn once_of<T: Clone>(
     answers: &'static Answers<T>,
     arguments: &[&[u8]],
     estimate: impl FnOnce() -> Option<T>,
@@ -61,8 +63,8 @@ fn once_of<T: Copy>(
         bytes.extend_from_slice(argument);
     }
     let key = (catalog_cache::moment(), bytes);
-    let known =
-        answers.with_borrow(|asked| asked.iter().find(|asked| asked.key == key).map(|asked| asked.estimate));
+    let known = answers
+        .with_borrow(|asked| asked.iter().find(|asked| asked.key == key).map(|asked| asked.estimate.clone()));
     if let Some(known) = known {
         return known;
     }
@@ -72,7 +74,7 @@ fn once_of<T: Copy>(
         if asked.len() >= KEPT {
             asked.remove(0);
         }
-        asked.push(Asked { key, estimate });
+        asked.push(Asked { key, estimate: estimate.clone() });
     });
     estimate
 }
@@ -206,14 +208,14 @@ fn unknown_filter(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
 fn few(table: &Table) -> Estimate {
     const FEW: f64 = 10.0;
     let rows = FEW.min(table.estimated_rows() as f64).max(1.0);
-    looked_up(rows, 1.0)
+    looked_up(rows, rows, 1.0)
 }
 
-/// The estimate of a search by an index for so many rows, which are in so many pages.
-fn looked_up(rows: f64, pages: f64) -> Estimate {
+/// The estimate of a search by so many entries of an index for so many rows, which are in so many pages.
+fn looked_up(keys: f64, rows: f64, pages: f64) -> Estimate {
     let Costs { random_page, tuple, operator, index_tuple, .. } = server::costs();
     let startup = random_page + 50.0 * operator;
-    let total = startup + random_page * pages + rows * (tuple + index_tuple);
+    let total = startup + random_page * pages + rows * tuple + keys * index_tuple;
     Estimate { startup, total, rows }
 }
 
@@ -296,11 +298,54 @@ pub(super) fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Optio
     }
 }
 
-/// What it takes to find so many rows of a table by the index that finds those of a filter of the same form; `None` if none does.
-pub(super) fn unknown_values(table: Scanned, like: &Argument<'_>, rows: f64) -> Option<Estimate> {
-    filter(table, like, false)?;
+/// The fields of each index of the table that are among these paths; of a wildcard index, each alone. Indexes
+/// are not opened for that.
+pub(super) fn fields_of_indexes(table: Scanned, paths: PathNames<'_>) -> Vec<Vec<usize>> {
+    let paths: Vec<_> = paths.iter().map(|path| text::to_utf8(path)).collect();
+    let position = |wanted: &str| paths.iter().position(|path| *path == wanted);
+    let mut fields = Vec::new();
+    for known in &index::known(&Table::of_plan(table)).indexes {
+        match &known.def.options.kind {
+            Kind::Wildcard(wildcard) => {
+                fields.extend((0..paths.len()).filter(|at| wildcard.holds(&paths[*at])).map(|at| vec![at]));
+            }
+            _ => fields.push(known.def.keys.iter().filter_map(|part| position(part.path.as_str())).collect()),
+        }
+    }
+    fields
+}
+
+/// By which of `paths` indexes find the rows of the first of two filters, or of the second if the conditions
+/// of the first contradict each other.
+pub(super) fn searched_by(table: Scanned, filters: [&[u8]; 2], paths: PathNames<'_>) -> Vec<SearchedBy> {
+    let number = table.table.to_u32().to_le_bytes();
+    let mut asked: Vec<&[u8]> = vec![&number];
+    asked.extend(filters);
+    asked.extend(paths);
+    let found = once_of(&SEARCHED, &asked, || {
+        let paths: Vec<_> = paths.iter().map(|path| text::to_utf8(path)).collect();
+        let positions = |names: &[String]| -> Vec<usize> {
+            names.iter().filter_map(|name| paths.iter().position(|path| *path == **name)).collect()
+        };
+        let found = filters.into_iter().find_map(|filter| {
+            let query = Query::new(Filter::parse(bson::document(filter)).ok()?);
+            let reader = Reader::for_estimate_of(Table::of_plan(table), &query);
+            Plan::searched_fields(&reader, &query)
+        });
+        let by = |fields: &SearchedFields| SearchedBy {
+            bounding: positions(&fields.bounding),
+            tested: positions(&fields.tested),
+            multikey: fields.multikey,
+        };
+        Some(found?.iter().map(by).collect())
+    });
+    found.unwrap_or_default()
+}
+
+/// What it takes to find so many rows of a table by so many entries of an index.
+pub(super) fn unknown_values(table: Scanned, keys: f64, rows: f64) -> Estimate {
     let blocks = f64::from(Table::of_plan(table).relation.get().blocks());
-    Some(looked_up(rows, rows.min(blocks).max(1.0)))
+    looked_up(keys, rows, rows.min(blocks).max(1.0))
 }
 
 /// What statistics say of the values at a path of a table's documents.

@@ -18,7 +18,7 @@ use super::table::Table;
 use crate::shim::catalog;
 use crate::shim::datum::Datum;
 use crate::shim::error::accept;
-use crate::shim::filter_scan::{FilteredRows, Given, Scanned, ValueStatistics};
+use crate::shim::filter_scan::{FilteredRows, Given, PathNames, Scanned, SearchedBy, ValueStatistics};
 use crate::shim::heap;
 use crate::shim::relation::OpenTable;
 use crate::shim::row_claims::RowClaims;
@@ -166,8 +166,16 @@ impl FilteredRows for FilterRows {
         }
     }
 
-    fn estimate_unknown(table: Scanned, like: &Argument<'_>, rows: f64) -> Option<Estimate> {
-        estimate::unknown_values(table, like, rows)
+    fn fields_of_indexes(table: Scanned, paths: PathNames<'_>) -> Vec<Vec<usize>> {
+        estimate::fields_of_indexes(table, paths)
+    }
+
+    fn searched_by(table: Scanned, filters: [&[u8]; 2], paths: PathNames<'_>) -> Vec<SearchedBy> {
+        estimate::searched_by(table, filters, paths)
+    }
+
+    fn estimate_unknown(table: Scanned, keys: f64, rows: f64) -> Estimate {
+        estimate::unknown_values(table, keys, rows)
     }
 
     fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64> {

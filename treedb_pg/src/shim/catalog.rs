@@ -11,10 +11,12 @@ use super::datum::Bytes;
 use super::relation::{LockMode, OpenRelation, OpenTable, Relation};
 use super::unguarded;
 
-/// The schema of the extension; it cannot be another.
-fn own_schema() -> pg_sys::Oid {
-    // SAFETY: a catalog look-up, an error if there is none.
-    unsafe { pg_sys::get_namespace_oid(c"treedb".as_ptr(), false) }
+/// The schema of the extension; it cannot be another. `None` if there is none: hooks of the planner are called in a session that has
+/// dropped the extension, too.
+fn own_schema() -> Option<pg_sys::Oid> {
+    // SAFETY: a catalog look-up.
+    let schema = unsafe { pg_sys::get_namespace_oid(c"treedb".as_ptr(), true) };
+    (schema != pg_sys::InvalidOid).then_some(schema)
 }
 
 /// Numbers that this backend has looked up, by kind and name.
@@ -97,16 +99,19 @@ fn number(kind: Kind, name: &'static CStr, look_up: impl FnOnce() -> pg_sys::Oid
 
 /// A type of the extension's; the invalid one if there is none of that name.
 pub(crate) fn own_type(name: &'static CStr) -> pg_sys::Oid {
-    // SAFETY: a catalog look-up by a name and a schema.
-    number(Kind::Type, name, || unsafe {
-        pg_sys::GetSysCacheOid(
-            pg_sys::SysCacheIdentifier::TYPENAMENSP as i32,
-            pg_sys::Anum_pg_type_oid as i16,
-            pg_sys::Datum::from(name.as_ptr()),
-            own_schema().into(),
-            pg_sys::Datum::from(0usize),
-            pg_sys::Datum::from(0usize),
-        )
+    number(Kind::Type, name, || {
+        let Some(schema) = own_schema() else { return pg_sys::InvalidOid };
+        // SAFETY: a catalog look-up by a name and a schema.
+        unsafe {
+            pg_sys::GetSysCacheOid(
+                pg_sys::SysCacheIdentifier::TYPENAMENSP as i32,
+                pg_sys::Anum_pg_type_oid as i16,
+                pg_sys::Datum::from(name.as_ptr()),
+                schema.into(),
+                pg_sys::Datum::from(0usize),
+                pg_sys::Datum::from(0usize),
+            )
+        }
     })
 }
 
@@ -118,7 +123,7 @@ pub(crate) fn own_function_among<T>(
 ) -> Option<&T> {
     // SAFETY: catalog look-ups; the name is a copy in the current memory context.
     unsafe {
-        if pg_sys::get_func_namespace(function) != own_schema() {
+        if Some(pg_sys::get_func_namespace(function)) != own_schema() {
             return None;
         }
         let found = pg_sys::get_func_name(function);
@@ -134,7 +139,7 @@ pub(crate) fn is_own_function(function: pg_sys::Oid, name: &CStr) -> bool {
         let found = pg_sys::get_func_name(function);
         !found.is_null()
             && CStr::from_ptr(found) == name
-            && pg_sys::get_func_namespace(function) == own_schema()
+            && Some(pg_sys::get_func_namespace(function)) == own_schema()
     }
 }
 

@@ -6,6 +6,7 @@
 //! | 16 | privileges of a range table entry are a list of their own | [`insert_target`], [`checked_as`] |
 //! | 16 | `object_aclcheck` and `object_ownercheck` in place of a function for each kind; 64 bits of privileges | [`may`], [`owns`], [`class_privileges`] |
 //! | 16 | an update of a row says whether only summarizing indexes need an entry; columns that keep updates from being HOT are a set of their own | [`update_row`], [`insert_index_entries`], [`hot_blocking`] |
+//! | 16 | expressions are translated for a partition by the relations, not by their numbers | [`of_partition`] |
 //! | 16 | an argument more for `EvalPlanQualInit` and `tuplesort_getdatum`; lengths of WAL data are unsigned | [`begin_recheck`], [`sorted_datum`], [`register_data`], [`register_buffer_data`] |
 //! | 16 | the server makes sort keys of the C library | [`LibraryLocale`] |
 //! | 16 | "a page is reused" says whether the table is a catalog to logical decoding | [`ReusedPage`] |
@@ -166,7 +167,7 @@ pub(super) unsafe fn insert_target(
 /// The user whose privileges on a table of a query count; the invalid one for the current user.
 ///
 /// # Safety
-/// A table of the planner's, not a child, and its entry in the range table.
+/// A table of the planner's, and its entry in the range table.
 pub(super) unsafe fn checked_as(
     rel: *mut pg_sys::RelOptInfo,
     entry: *mut pg_sys::RangeTblEntry,
@@ -178,6 +179,25 @@ pub(super) unsafe fn checked_as(
         return (*entry).checkAsUser;
         #[cfg(not(feature = "pg15"))]
         return (*rel).userid;
+    }
+}
+
+/// An expression about the partitioned table that `partition` belongs to, as one about the partition.
+///
+/// # Safety
+/// The planner, an expression or a list of such, and a partition of its, or a join of such.
+pub(super) unsafe fn of_partition(
+    root: *mut pg_sys::PlannerInfo,
+    expression: *mut pg_sys::Node,
+    partition: *mut pg_sys::RelOptInfo,
+) -> *mut pg_sys::Node {
+    // SAFETY: the caller's.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let (part, whole) = ((*partition).relids, (*partition).top_parent_relids);
+        #[cfg(not(feature = "pg15"))]
+        let (part, whole) = (partition, (*partition).top_parent);
+        pg_sys::adjust_appendrel_attrs_multilevel(root, expression, part, whole)
     }
 }
 

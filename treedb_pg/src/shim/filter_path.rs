@@ -29,12 +29,13 @@ use pgrx::pg_sys;
 use super::custom_path::{self, Columns};
 use super::custom_scan::argument_of;
 use super::datum::Datum;
-use super::filter_scan::{FilteredRows, Methods, Scanned, ValueStatistics};
+use super::filter_scan::{FilteredRows, Methods, PathNames, Scanned, SearchedBy, ValueStatistics};
 use super::function::Args;
 use super::row_order::{AskedOrder, RowOrder};
 use super::scan_node::new_plan;
 use super::streamed::{Argument, Estimate};
-use super::unknown_values::UnknownValues;
+use super::unknown_terms::Terms;
+use super::unknown_values::Like;
 use super::value_condition::{ValueConditions, ValueFunction, Wanted};
 use super::{catalog, compat, error_frame, scan_team};
 
@@ -64,7 +65,9 @@ pub(crate) struct FilterPaths {
     pub(super) scan: &'static pg_sys::CustomScanMethods,
     estimate: fn(Scanned, &Argument<'_>, bool, Option<&RowOrder>) -> Option<Estimate>,
     share: fn(Scanned, &Argument<'_>, bool) -> Option<f64>,
-    estimate_unknown: fn(Scanned, &Argument<'_>, f64) -> Option<Estimate>,
+    pub(super) fields_of_indexes: fn(Scanned, PathNames<'_>) -> Vec<Vec<usize>>,
+    searched_by: fn(Scanned, [&[u8]; 2], PathNames<'_>) -> Vec<SearchedBy>,
+    estimate_unknown: fn(Scanned, f64, f64) -> Estimate,
     pub(super) statistics: fn(Scanned, &[u8]) -> Option<ValueStatistics>,
 }
 
@@ -86,6 +89,8 @@ impl FilterPaths {
             scan: Methods::<T>::SCAN,
             estimate: T::estimate,
             share: T::share,
+            fields_of_indexes: T::fields_of_indexes,
+            searched_by: T::searched_by,
             estimate_unknown: T::estimate_unknown,
             statistics: T::statistics,
         }
@@ -117,7 +122,7 @@ impl<T: FilteredRows> Paths<T> {
     const METHODS: &'static pg_sys::CustomPathMethods = &pg_sys::CustomPathMethods {
         CustomName: T::NODE.as_ptr(),
         PlanCustomPath: Some(plan::<T>),
-        ReparameterizeCustomPathByChild: None,
+        ReparameterizeCustomPathByChild: Some(reparameterize),
     };
 }
 
@@ -150,25 +155,33 @@ pub(super) unsafe fn add_paths(
             false => ValueConditions::in_list(own, (number, table.column), filters.values),
         };
         let mut searches = Search::all(root, own, &on_values, number, table, filters);
+        let known = searches.iter().rev().find_map(Search::fixed);
         let hidden = are_rows_hidden(root);
-        if !hidden && let Some(unknown) = UnknownValues::among(root, own, number, table, filters) {
-            searches.push(unknown.and(searches.iter().rev().find_map(Search::fixed), filters));
-        }
-        // Conditions on several tables are those of a partitioned table's parent where it is joined piece by piece: such
-        // paths would have to be translated. So would an order.
-        let joined = base
-            && (0..pg_sys::list_length(shared)).any(|at| condition_at(shared, at, number, filters).is_some());
-        let on_others = match hidden || !base {
-            true => Vec::new(),
-            false => UnknownValues::of_joins(root, rel, table, filters),
+        let terms = if hidden { Terms::default() } else { Terms::of(root, rel, table, filters) };
+        // What is known beside values that are not: each condition is searched for once.
+        let given = |others| {
+            let unknown = terms.given(others, filters)?;
+            let beside = match unknown.others_known(&on_values) {
+                Some(others) => {
+                    let searches = Search::all(root, own, &others, number, table, filters);
+                    searches.iter().rev().find_map(Search::fixed)
+                }
+                None => known,
+            };
+            Some(unknown.and(beside, filters))
         };
+        searches.extend(given(ptr::null_mut()));
+        let joined =
+            (0..pg_sys::list_length(shared)).any(|at| condition_at(shared, at, number, filters).is_some());
+        // The order of a partition would have to be translated from that of the whole table.
         let order = if base { AskedOrder::of(root, rel, filters.values, c"bson_value") } else { None };
         let mut order = order.filter(|order| order.column == table.column);
         // No comparison is true of no value.
         if let Some(AskedOrder { order, .. }) = &mut order {
             order.with_value = on_values.iter().any(|conditions| conditions.path == order.path);
         }
-        if searches.is_empty() && !joined && on_others.is_empty() && order.is_none() || needs_header(rel) {
+        let none = searches.is_empty() && !joined && !terms.are_joined() && order.is_none();
+        if none || needs_header(rel) {
             return;
         }
         for search in &searches {
@@ -180,9 +193,11 @@ pub(super) unsafe fn add_paths(
         if searches.is_empty() && order.is_some() {
             add_path(root, rel, filters, table, &Search::of_all(), ptr::null_mut(), order.as_ref());
         }
-        let known = searches.iter().rev().find_map(Search::fixed);
-        for (outer, values) in on_others {
-            add_path(root, rel, filters, table, &values.and(known, filters), outer, None);
+        for others in terms.sets() {
+            let outer = pg_sys::bms_union(others, (*rel).lateral_relids);
+            if let Some(search) = given(outer) {
+                add_path(root, rel, filters, table, &search, outer, None);
+            }
         }
         for at in 0..if joined { pg_sys::list_length(shared) } else { 0 } {
             let Some(condition) = condition_at(shared, at, number, filters) else { continue };
@@ -210,8 +225,8 @@ pub(super) struct Search<'a> {
     condition: *mut pg_sys::OpExpr,
     /// Whether the filter is one that a function of ours makes, or has made, of the other argument of an operator.
     implied: bool,
-    /// Of values that are known when the statement is executed: a filter of that form, and the conditions.
-    like: Option<(Argument<'a>, *mut pg_sys::List)>,
+    /// Of values that are known when the statement is executed: what is known of it before.
+    like: Option<Like>,
 }
 
 impl Search<'_> {
@@ -294,10 +309,9 @@ impl Search<'_> {
     }
 
     /// That for a filter which is made when the statement is executed.
-    pub(super) fn unknown(filter: *mut pg_sys::Node, like: &[u8], conditions: *mut pg_sys::List) -> Self {
-        let like = Some((Self::implied(like).value, conditions));
+    pub(super) fn unknown(filter: *mut pg_sys::Node, like: Like) -> Self {
         let value = Argument::Expression(None);
-        Search { filter, value, condition: ptr::null_mut(), implied: true, like }
+        Search { filter, value, condition: ptr::null_mut(), implied: true, like: Some(like) }
     }
 
     /// That for every row.
@@ -340,15 +354,11 @@ unsafe fn add_path(
             RowOrder { wanted, ..order.order.clone() }
         });
         let estimate = match &search.like {
-            Some((like, conditions)) => {
-                let (number, inner) = ((*rel).relid as i32, pg_sys::JoinType::JOIN_INNER);
-                let share = pg_sys::clauselist_selectivity(root, *conditions, number, inner, ptr::null_mut());
-                let rows = (share * (*rel).tuples).max(1.0);
-                (filters.estimate_unknown)(table, like, rows).filter(|_| {
-                    asked.as_ref().is_none_or(|order| {
-                        (filters.estimate)(table, &search.value, exact, Some(order)).is_some()
-                    })
-                })
+            Some(like) => {
+                let in_order = asked.as_ref().is_none_or(|order| {
+                    (filters.estimate)(table, &search.value, exact, Some(order)).is_some()
+                });
+                in_order.then(|| estimate_unknown(root, rel, filters, (table, like), outer)).flatten()
             }
             None => (filters.estimate)(table, &search.value, exact, asked.as_ref()),
         };
@@ -375,6 +385,36 @@ unsafe fn add_path(
         }
         pg_sys::add_path(rel, path.cast());
     }
+}
+
+/// What it takes to find rows by the index that is the cheapest one where a row of each of `outer` is known; `None` if none helps, or less
+/// is enough for what it does.
+///
+/// # Safety
+/// As [`add_path`].
+unsafe fn estimate_unknown(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    filters: &FilterPaths,
+    (table, like): (Scanned, &Like),
+    outer: pg_sys::Relids,
+) -> Option<Estimate> {
+    let indexes = (filters.searched_by)(table, [&like.all, &like.alone], &like.paths());
+    let estimates = indexes.iter().filter_map(|by| {
+        // SAFETY: lists and sets of the planner's.
+        unsafe {
+            let (bounding, all) = like.conditions(by, (*rel).lateral_relids, outer)?;
+            let left_by = |conditions| {
+                let (number, inner) = ((*rel).relid as i32, pg_sys::JoinType::JOIN_INNER);
+                let share = pg_sys::clauselist_selectivity(root, conditions, number, inner, ptr::null_mut());
+                (share * (*rel).tuples).max(1.0)
+            };
+            let keys = left_by(bounding);
+            let rows = if by.tested.is_empty() { keys } else { left_by(all) };
+            Some((filters.estimate_unknown)(table, keys, rows))
+        }
+    });
+    estimates.min_by(|one, other| one.total.total_cmp(&other.total))
 }
 
 /// How many rows have to be found where `wanted` are likely to be read, 0 for all: other conditions leave some of them out.
@@ -540,6 +580,33 @@ unsafe fn needs_header(rel: *mut pg_sys::RelOptInfo) -> bool {
     })
 }
 
+/// What a path's private list has, by position: expressions, numbers, and the condition that is all that its filter asks, or null.
+const EXPRESSIONS: i32 = 0;
+const NUMBERS: i32 = 1;
+const CONDITION: i32 = 2;
+
+/// What a path has of its own once it depends on a partition of another table in place of that table.
+unsafe extern "C-unwind" fn reparameterize(
+    root: *mut pg_sys::PlannerInfo,
+    private: *mut pg_sys::List,
+    partition: *mut pg_sys::RelOptInfo,
+) -> *mut pg_sys::List {
+    // SAFETY: called by the planner with the private list of a path of `add_path`, which stays as it is, and the partition.
+    unsafe {
+        error_frame::guarded(|| {
+            let private = pg_sys::list_copy(private);
+            for at in [EXPRESSIONS, CONDITION] {
+                let cell = pg_sys::list_nth_cell(private, at);
+                let node = (*cell).ptr_value.cast::<pg_sys::Node>();
+                if !node.is_null() {
+                    (*cell).ptr_value = compat::of_partition(root, node, partition).cast();
+                }
+            }
+            private
+        })
+    }
+}
+
 unsafe extern "C-unwind" fn plan<T: FilteredRows>(
     _root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
@@ -548,15 +615,14 @@ unsafe extern "C-unwind" fn plan<T: FilteredRows>(
     conditions: *mut pg_sys::List,
     _plans: *mut pg_sys::List,
 ) -> *mut pg_sys::Plan {
-    // SAFETY: called by the planner with a path of `add_path`, whose private list has a list of expressions, one of numbers and,
-    // if the filter is all that it asks, the condition. The expressions are those of the plan, so that the server replaces
+    // SAFETY: called by the planner with a path of `add_path`. The expressions are those of the plan, so that the server replaces
     // references to other tables in them. The conditions come in the order in which they have to be evaluated.
     unsafe {
         error_frame::guarded(|| {
             let private = (*path).custom_private;
-            let expressions = pg_sys::list_nth(private, 0);
-            let numbers = pg_sys::list_copy(pg_sys::list_nth(private, 1).cast());
-            let condition = pg_sys::list_nth(private, 2).cast::<pg_sys::OpExpr>();
+            let expressions = pg_sys::list_nth(private, EXPRESSIONS);
+            let numbers = pg_sys::list_copy(pg_sys::list_nth(private, NUMBERS).cast());
+            let condition = pg_sys::list_nth(private, CONDITION).cast::<pg_sys::OpExpr>();
             let scan = new_plan(path, columns, conditions, Methods::<T>::SCAN);
             (*scan).scan.scanrelid = (*rel).relid;
             (*scan).custom_exprs = pg_sys::copyObjectImpl(expressions).cast();
@@ -646,16 +712,10 @@ impl FilterPaths {
             if number <= 0 || number >= (*root).simple_rel_array_size || are_rows_hidden(root) {
                 return None;
             }
-            let number = number as usize;
-            let rel = (*(*root).simple_rel_array.add(number)).as_mut()?;
-            let entry = *(*root).simple_rte_array.add(number);
+            let entry = *(*root).simple_rte_array.add(number as usize);
             let table = self.scanned(entry).filter(|table| table.column == column)?;
             // As for statistics that the server keeps: not for those who may not read the column.
-            let user = compat::checked_as(rel, entry);
-            let user = if user == pg_sys::InvalidOid { pg_sys::GetUserId() } else { user };
-            let select = compat::class_privileges(pg_sys::ACL_SELECT);
-            let allowed = pg_sys::pg_class_aclcheck(table.table, user, select);
-            (allowed == pg_sys::AclResult::ACLCHECK_OK).then_some(table)
+            may_read(root, number as usize, column).then_some(table)
         }
     }
 
@@ -663,5 +723,40 @@ impl FilterPaths {
     pub(super) fn share_of_values(&self, table: Scanned, path: &[u8], wanted: &[Wanted]) -> Option<f64> {
         let search = Search::implied(&(self.filter_of_values)(path, wanted)?);
         (self.share)(table, &search.value, false)
+    }
+}
+
+/// Whether the user may read a column of relation `number`, or, of a child or a partition, that of the table in the query that it belongs
+/// to: who reads all of a table needs no privileges on its parts.
+///
+/// # Safety
+/// The planner, and a relation of the query.
+unsafe fn may_read(root: *mut pg_sys::PlannerInfo, number: usize, column: i16) -> bool {
+    // SAFETY: the planner has arrays of as many relations as it says, and of what each belongs to, if anything does.
+    unsafe {
+        let Some(rel) = (*(*root).simple_rel_array.add(number)).as_mut() else { return false };
+        let entry = *(*root).simple_rte_array.add(number);
+        if (*entry).rtekind != pg_sys::RTEKind::RTE_RELATION {
+            return false;
+        }
+        let user = compat::checked_as(rel, entry);
+        let user = if user == pg_sys::InvalidOid { pg_sys::GetUserId() } else { user };
+        let (table, select) = ((*entry).relid, compat::class_privileges(pg_sys::ACL_SELECT));
+        let ok = pg_sys::AclResult::ACLCHECK_OK;
+        if pg_sys::pg_class_aclcheck(table, user, select) == ok
+            || pg_sys::pg_attribute_aclcheck(table, column, user, select) == ok
+        {
+            return true;
+        }
+        if (*root).append_rel_array.is_null() {
+            return false;
+        }
+        let Some(part) = (*(*root).append_rel_array.add(number)).as_ref() else { return false };
+        if column <= 0 || i32::from(column) > part.num_child_cols {
+            return false;
+        }
+        // 0: the parent has no such column.
+        let column = *part.parent_colnos.add(column as usize - 1);
+        column != 0 && may_read(root, part.parent_relid as usize, column)
     }
 }

@@ -36,6 +36,20 @@ pub(crate) struct Scanned {
     pub(crate) column: i16,
 }
 
+/// Dotted paths, in the database's encoding.
+pub(crate) type PathNames<'p> = &'p [&'p [u8]];
+
+/// By which paths an index finds rows, by their positions among those that were asked about.
+#[derive(Clone, Debug)]
+pub(crate) struct SearchedBy {
+    /// Those that bound what is read of it.
+    pub(crate) bounding: Vec<usize>,
+    /// Those that are tested on what is read.
+    pub(crate) tested: Vec<usize>,
+    /// Whether it may have several values of a document: then one condition at each path is searched by.
+    pub(crate) multikey: bool,
+}
+
 /// What statistics say of the values at a path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueStatistics {
@@ -88,9 +102,16 @@ pub(crate) trait FilteredRows: Sized + 'static {
         order: Option<&RowOrder>,
     ) -> Option<Estimate>;
 
-    /// What it takes to find `rows` rows by a filter that is known when the statement is executed; `like` is one of that form.
-    /// `None` if no index helps. It must not raise errors either.
-    fn estimate_unknown(table: Scanned, like: &Argument<'_>, rows: f64) -> Option<Estimate>;
+    /// The fields of each index of the table that are among these paths, by their positions; of an index on
+    /// all paths, each alone. It must not raise errors either.
+    fn fields_of_indexes(table: Scanned, paths: PathNames<'_>) -> Vec<Vec<usize>>;
+
+    /// By which of `paths` indexes find the rows of a filter: the first of two, or the other one if the conditions of the first
+    /// contradict each other. It must not raise errors either.
+    fn searched_by(table: Scanned, filters: [&[u8]; 2], paths: PathNames<'_>) -> Vec<SearchedBy>;
+
+    /// What it takes to find `rows` rows by an index of which as many entries as `keys` are read. It must not raise errors either.
+    fn estimate_unknown(table: Scanned, keys: f64, rows: f64) -> Estimate;
 
     /// Which share of the rows matches; `None` if nothing is known. It must not raise errors either.
     fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64>;

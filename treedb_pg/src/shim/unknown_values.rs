@@ -4,6 +4,13 @@
 //! The filter of such conditions is an expression: a call of a function that makes it of the values, by the same rules as the
 //! planner makes it of constants. So whatever a value turns out to be, every row that meets the conditions matches the filter, and the
 //! conditions are evaluated on each row that is found. How the rows are found is decided when the filter is known.
+//!
+//! Conditions on one path make one filter, whether they are known or not, so that two ends of a range are one range. Conditions between
+//! the table and several others are searched for together where an index has the paths of all ([`super::unknown_terms`]): its path is
+//! parameterized by all these tables.
+//!
+//! Which index it will be is not known either. Each that a filter of the same form is searched by is estimated, and the cheapest one counts,
+//! as it will when the values are known.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -12,237 +19,252 @@ use pgrx::pg_sys;
 
 use super::catalog;
 use super::datum::Datum;
-use super::error_frame;
 use super::filter_path::{FilterPaths, Search, document_constant};
-use super::filter_scan::Scanned;
-use super::value_condition::{Comparison, Other, ValueAt, Wanted, sides};
+use super::filter_scan::SearchedBy;
+use super::unknown_terms::Term;
+use super::value_condition::{Comparison, Other, ValueConditions, Wanted};
 
-/// A stored value that stands for one that is not known: an ObjectId that no document has.
-const SOME_VALUE: [u8; 13] = [7, 255, 254, 253, 252, 251, 250, 249, 248, 247, 246, 245, 244];
+/// The first bytes of stored values.
+const DATE: u8 = 9;
+const INT32: u8 = 16;
 
-/// Conditions on values of one table's documents.
+/// Conditions on values of one table's documents of which one at least is not known.
 pub(super) struct UnknownValues {
-    /// The filter that they imply: an expression.
+    /// The filter that they imply, without those that are known already: an expression.
     filter: *mut pg_sys::Node,
-    /// A filter of that form, for single values.
-    like: Vec<u8>,
-    conditions: *mut pg_sys::List,
+    /// Filters of that form, for other values.
+    likes: Vec<Vec<u8>>,
+    paths: Vec<AtPath>,
 }
 
-/// The conditions on the value at one path that compare it with single values.
-struct Compared {
+/// The conditions on the value at one path.
+struct AtPath {
     path: Vec<u8>,
-    comparisons: Vec<Comparison>,
-    values: *mut pg_sys::List,
-    known: bool,
-    conditions: *mut pg_sys::List,
+    conditions: Vec<AtValue>,
+    /// Whether one of them is not known.
+    unknown: bool,
+    /// Whether the filter has all comparisons with single values: with those that are known too, if one is not.
+    compared: bool,
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+struct AtValue {
+    condition: *mut pg_sys::RestrictInfo,
+    /// How the value is compared with a single one.
+    comparison: Option<Comparison>,
+    /// The other relations that it needs.
+    others: pg_sys::Relids,
+}
+
+impl AtPath {
+    /// The one that an index searches by which may have several values of a document: a single value rather than a range, and of a range
+    /// the lower end.
+    fn one(&self) -> Option<AtValue> {
+        let rank = |one: &&AtValue| match one.comparison {
+            Some(Comparison::Equal) | None => 0,
+            Some(Comparison::Greater | Comparison::GreaterOrEqual) => 1,
+            Some(Comparison::Less | Comparison::LessOrEqual) => 2,
+        };
+        self.conditions.iter().min_by_key(rank).copied()
+    }
 }
 
 impl UnknownValues {
-    /// Those of a table's own conditions of which one at least is not known.
+    /// Those of conditions by their paths; `None` if all are known.
     ///
     /// # Safety
-    /// The planner, and the conditions of relation `number`, which is this table.
-    pub(super) unsafe fn among(
-        root: *mut pg_sys::PlannerInfo,
-        conditions: *mut pg_sys::List,
-        number: pg_sys::Index,
-        table: Scanned,
-        filters: &FilterPaths,
-    ) -> Option<UnknownValues> {
-        let mut by_path: Vec<Compared> = Vec::new();
-        let mut found = None;
-        // SAFETY: lists of the planner's.
-        unsafe {
-            for at in 0..pg_sys::list_length(conditions) {
-                let condition = pg_sys::list_nth(conditions, at).cast::<pg_sys::RestrictInfo>();
-                let Some((path, other)) = searched(root, condition, number, table, filters) else { continue };
-                match other {
-                    Other::Compared(comparison, value) => {
-                        let at = by_path.iter().position(|known| known.path == path);
-                        let at = at.unwrap_or_else(|| {
-                            by_path.push(Compared {
-                                path,
-                                comparisons: Vec::new(),
-                                values: ptr::null_mut(),
-                                known: true,
-                                conditions: ptr::null_mut(),
-                            });
-                            by_path.len() - 1
-                        });
-                        if let Some(of_path) = by_path.get_mut(at) {
-                            of_path.comparisons.push(comparison);
-                            of_path.values = pg_sys::lappend(of_path.values, value.cast());
-                            of_path.known &= is_constant(value);
-                            of_path.conditions = pg_sys::lappend(of_path.conditions, condition.cast());
-                        }
-                    }
-                    Other::OneOf(list) if !is_constant(list) => {
-                        let arguments = pg_sys::lappend(ptr::null_mut(), text_constant(&path).cast());
-                        let filter = call(c"any_value_filter", pg_sys::lappend(arguments, list.cast()))?;
-                        let conditions = pg_sys::lappend(ptr::null_mut(), condition.cast());
-                        let like = like(&path, filters)?;
-                        join(&mut found, UnknownValues { filter, like, conditions }, filters)?;
-                    }
-                    Other::OneOf(_) => {}
-                }
-            }
-            for of_path in by_path.into_iter().filter(|of_path| !of_path.known) {
-                join(&mut found, of_path.filter(filters)?, filters)?;
-            }
+    /// In the planner.
+    pub(super) unsafe fn of(by_path: &[(&[u8], Vec<&Term>)], filters: &FilterPaths) -> Option<UnknownValues> {
+        let mut found = UnknownValues { filter: ptr::null_mut(), likes: Vec::new(), paths: Vec::new() };
+        for (path, terms) in by_path {
+            // SAFETY: the caller's.
+            unsafe { found.add(path, terms, filters) }?;
         }
-        found
+        (!found.filter.is_null()).then_some(found)
     }
 
-    /// Those of conditions between a table and others, each with the other relations that it needs.
+    /// Adds the conditions on the value at a path, all there are.
     ///
     /// # Safety
-    /// The planner, and a relation of the query's own, which is this table.
-    pub(super) unsafe fn of_joins(
-        root: *mut pg_sys::PlannerInfo,
-        rel: *mut pg_sys::RelOptInfo,
-        table: Scanned,
-        filters: &FilterPaths,
-    ) -> Vec<(pg_sys::Relids, UnknownValues)> {
-        let mut found = Vec::new();
-        // SAFETY: lists and sets of the planner's; the callback gets what is given here.
+    /// In the planner.
+    unsafe fn add(&mut self, path: &[u8], terms: &[&Term], filters: &FilterPaths) -> Option<()> {
+        let mut at_path =
+            AtPath { path: path.to_vec(), conditions: Vec::new(), unknown: false, compared: false };
+        // SAFETY: nodes and sets of the planner's, made and filled as it makes its own.
         unsafe {
-            let number = (*rel).relid;
-            let mut conditions = pg_sys::list_copy((*rel).joininfo);
-            if (*rel).has_eclass_joins {
-                let mut sought = Sought { number, table, filters };
-                let equal = pg_sys::generate_implied_equalities_for_column(
-                    root,
-                    rel,
-                    Some(is_sought),
-                    (&raw mut sought).cast(),
-                    (*rel).lateral_referencers,
-                );
-                conditions = pg_sys::list_concat(conditions, equal);
+            let (mut values, mut compared) = (ptr::null_mut(), Vec::new());
+            for term in terms {
+                let (condition, others) = (term.condition, term.others);
+                let comparison = match term.other {
+                    Other::Compared(comparison, value) => {
+                        compared.push(comparison);
+                        values = pg_sys::lappend(values, value.cast());
+                        at_path.compared |= !term.is_known();
+                        Some(comparison)
+                    }
+                    Other::OneOf(list) => {
+                        if !term.is_known() {
+                            at_path.unknown = true;
+                            let arguments = pg_sys::lappend(ptr::null_mut(), text_constant(path).cast());
+                            let filter = call(c"any_value_filter", pg_sys::lappend(arguments, list.cast()))?;
+                            self.and_filter(filter)?;
+                            self.likes.push(like(path, &[Comparison::Equal], filters)?);
+                        }
+                        None
+                    }
+                };
+                at_path.conditions.push(AtValue { condition, comparison, others });
             }
-            for at in 0..pg_sys::list_length(conditions) {
-                let condition = pg_sys::list_nth(conditions, at).cast::<pg_sys::RestrictInfo>();
-                if !pg_sys::join_clause_is_movable_to(condition, rel) {
-                    continue;
-                }
-                let Some((path, Other::Compared(comparison, value))) =
-                    searched(root, condition, number, table, filters)
-                else {
-                    continue;
-                };
-                let one = Compared {
-                    path,
-                    comparisons: vec![comparison],
-                    values: pg_sys::lappend(ptr::null_mut(), value.cast()),
-                    known: false,
-                    conditions: pg_sys::lappend(ptr::null_mut(), condition.cast()),
-                };
-                let Some(values) = one.filter(filters) else { continue };
-                let others = pg_sys::bms_copy((*condition).clause_relids);
-                let others = pg_sys::bms_del_member(others, number as i32);
-                found.push((pg_sys::bms_add_members(others, (*rel).lateral_relids), values));
+            if at_path.compared {
+                at_path.unknown = true;
+                let arguments = pg_sys::lappend(ptr::null_mut(), text_constant(path).cast());
+                let names: Vec<&str> = compared.iter().map(|comparison| comparison.name()).collect();
+                let names = text_constant(names.join(" ").as_bytes());
+                let arguments = pg_sys::lappend(arguments, names.cast());
+                let filter = call(c"values_filter", pg_sys::lappend(arguments, array_of(values).cast()))?;
+                self.and_filter(filter)?;
+                self.likes.push(like(path, &compared, filters)?);
             }
         }
-        found
+        self.paths.push(at_path);
+        Some(())
+    }
+
+    /// Asks for what a filter asks for, too.
+    ///
+    /// # Safety
+    /// In the planner.
+    unsafe fn and_filter(&mut self, filter: *mut pg_sys::Node) -> Option<()> {
+        self.filter = match self.filter.is_null() {
+            true => filter,
+            // SAFETY: expressions of the type of documents.
+            false => unsafe { both(self.filter, filter) }?,
+        };
+        Some(())
+    }
+
+    /// Those of conditions that are known which the filter does not have; `None` if it has none of them.
+    pub(super) fn others_known(&self, known: &[ValueConditions]) -> Option<Vec<ValueConditions>> {
+        let has = |conditions: &ValueConditions| {
+            self.paths.iter().any(|at_path| at_path.compared && at_path.path == conditions.path)
+        };
+        if !known.iter().any(has) {
+            return None;
+        }
+        let others = known.iter().map(|conditions| {
+            let mut others = conditions.clone();
+            if has(conditions) {
+                others.wanted.retain(|wanted| matches!(wanted, Wanted::OneOf(_)));
+            }
+            others
+        });
+        Some(others.filter(|conditions| !conditions.wanted.is_empty()).collect())
     }
 
     /// The search for them, together with a filter that is known.
     pub(super) fn and<'a>(self, known: Option<Datum<'_>>, filters: &FilterPaths) -> Search<'a> {
-        let UnknownValues { filter, like, conditions } = self;
-        if let Some(known) = known {
-            let known = known.bytes();
+        let UnknownValues { mut filter, likes, paths } = self;
+        let mut all: Vec<&[u8]> = likes.iter().map(Vec::as_slice).collect();
+        let alone = (filters.filter_of_all)(&all);
+        let known = known.map(Datum::bytes);
+        if let Some(known) = &known {
             // SAFETY: expressions of the type of documents.
-            let both = unsafe { both(document_constant(&known), filter) };
-            if let Some(both) = both {
-                return Search::unknown(both, &(filters.filter_of_all)(&[&known, &like]), conditions);
+            if let Some(both) = unsafe { both(document_constant(known), filter) } {
+                filter = both;
+                all.insert(0, known);
             }
         }
-        Search::unknown(filter, &like, conditions)
+        let like = Like { all: (filters.filter_of_all)(&all), alone, paths };
+        Search::unknown(filter, like)
     }
 }
 
-impl Compared {
-    /// The filter that they imply.
+/// What is known of a search for values that are not.
+pub(super) struct Like {
+    /// A filter of the same form, for other values.
+    pub(super) all: Vec<u8>,
+    /// The same without what is known, which may contradict these values.
+    pub(super) alone: Vec<u8>,
+    paths: Vec<AtPath>,
+}
+
+impl Like {
+    /// The paths of the values.
+    pub(super) fn paths(&self) -> Vec<&[u8]> {
+        self.paths.iter().map(|at_path| &*at_path.path).collect()
+    }
+
+    /// The conditions that bound what is read of an index, and all by which it finds rows, where a row of each of `outer` is known and
+    /// one of each of `known` has to be. `None` if all these conditions are known, or some of the rows are not needed.
     ///
     /// # Safety
-    /// In the planner.
-    unsafe fn filter(self, filters: &FilterPaths) -> Option<UnknownValues> {
-        let names: Vec<&str> = self.comparisons.iter().map(|comparison| comparison.name()).collect();
-        // SAFETY: nodes of the planner's, made and filled as it makes its own.
+    /// Sets of the planner's.
+    pub(super) unsafe fn conditions(
+        &self,
+        by: &SearchedBy,
+        known: pg_sys::Relids,
+        outer: pg_sys::Relids,
+    ) -> Option<(*mut pg_sys::List, *mut pg_sys::List)> {
+        let (mut bounding, mut all, mut unknown) = (ptr::null_mut(), ptr::null_mut(), false);
+        let fields = by.bounding.iter().map(|at| (at, true)).chain(by.tested.iter().map(|at| (at, false)));
+        // SAFETY: the caller's; lists of conditions.
         unsafe {
-            let kind = catalog::own_type(c"bson_value");
-            let values = pg_sys::palloc0(size_of::<pg_sys::ArrayExpr>()).cast::<pg_sys::ArrayExpr>();
-            (*values).xpr.type_ = pg_sys::NodeTag::T_ArrayExpr;
-            (*values).array_typeid = pg_sys::get_array_type(kind);
-            (*values).element_typeid = kind;
-            (*values).elements = self.values;
-            (*values).location = -1;
-            let arguments = pg_sys::lappend(ptr::null_mut(), text_constant(&self.path).cast());
-            let arguments = pg_sys::lappend(arguments, text_constant(names.join(" ").as_bytes()).cast());
-            let filter = call(c"values_filter", pg_sys::lappend(arguments, values.cast()))?;
-            let like = like(&self.path, filters)?;
-            Some(UnknownValues { filter, like, conditions: self.conditions })
-        }
-    }
-}
-
-/// Adds conditions to those found before.
-///
-/// # Safety
-/// In the planner.
-unsafe fn join(found: &mut Option<UnknownValues>, more: UnknownValues, filters: &FilterPaths) -> Option<()> {
-    *found = Some(match found.take() {
-        None => more,
-        // SAFETY: expressions of the type of documents, and lists of conditions.
-        Some(known) => unsafe {
-            UnknownValues {
-                filter: both(known.filter, more.filter)?,
-                like: (filters.filter_of_all)(&[&known.like, &more.like]),
-                conditions: pg_sys::list_concat(known.conditions, more.conditions),
+            let mut needed = pg_sys::bms_copy(known);
+            for (at, is_bounding) in fields {
+                let Some(at_path) = self.paths.get(*at) else { continue };
+                unknown |= at_path.unknown;
+                let one = by.multikey.then(|| at_path.one());
+                let conditions = match &one {
+                    Some(one) => one.as_slice(),
+                    None => &at_path.conditions,
+                };
+                for AtValue { condition, others, .. } in conditions {
+                    needed = pg_sys::bms_add_members(needed, *others);
+                    all = pg_sys::lappend(all, condition.cast());
+                    if is_bounding {
+                        bounding = pg_sys::lappend(bounding, condition.cast());
+                    }
+                }
             }
-        },
-    });
-    Some(())
-}
-
-/// What a condition compares a value at a path of this table with, if a filter can be made of it when it is known.
-///
-/// # Safety
-/// The planner, and a condition of relation `number`, which is this table.
-unsafe fn searched(
-    root: *mut pg_sys::PlannerInfo,
-    condition: *mut pg_sys::RestrictInfo,
-    number: pg_sys::Index,
-    table: Scanned,
-    filters: &FilterPaths,
-) -> Option<(Vec<u8>, Other)> {
-    // SAFETY: the caller's.
-    unsafe {
-        let (value, other) = sides(condition, number, filters.values)?;
-        if value.column != table.column || value.is_left_to_server() {
-            return None;
+            (unknown && pg_sys::bms_equal(needed, outer)).then_some((bounding, all))
         }
-        let (Other::Compared(_, expression) | Other::OneOf(expression)) = &other;
-        let fixed = !pg_sys::bms_is_member(number as i32, pg_sys::pull_varnos(root, *expression))
-            && !pg_sys::contain_volatile_functions(*expression)
-            && !pg_sys::contain_subplans(*expression);
-        let known_path = fixed && like(&value.path, filters).is_some();
-        known_path.then_some((value.path, other))
     }
 }
 
-/// The filter of one value at a path.
-fn like(path: &[u8], filters: &FilterPaths) -> Option<Vec<u8>> {
-    (filters.filter_of_values)(path, &[Wanted::Compared(Comparison::Equal, SOME_VALUE.to_vec())])
+/// A filter of the value at a path that compares so with what is not known: with values that do not contradict each other, of a type for
+/// which an index with arrays helps, too. `None` if there is none, as of a path with positions.
+pub(super) fn like(path: &[u8], comparisons: &[Comparison], filters: &FilterPaths) -> Option<Vec<u8>> {
+    let is_open =
+        |comparison: &Comparison| matches!(comparison, Comparison::Greater | Comparison::GreaterOrEqual);
+    // Arrays come after numbers and before dates: what is greater than a number may be one.
+    let all_open = comparisons.iter().all(is_open);
+    let stored = |comparison: &Comparison| match comparison {
+        _ if all_open => vec![DATE, 0, 0, 0, 0, 0, 0, 0, 0],
+        Comparison::Greater | Comparison::GreaterOrEqual => vec![INT32, 0, 0, 0, 0],
+        Comparison::Equal => vec![INT32, 1, 0, 0, 0],
+        Comparison::Less | Comparison::LessOrEqual => vec![INT32, 2, 0, 0, 0],
+    };
+    let wanted = comparisons.iter().map(|comparison| Wanted::Compared(*comparison, stored(comparison)));
+    (filters.filter_of_values)(path, &wanted.collect::<Vec<_>>())
 }
 
-/// Whether an expression is a constant.
+/// The array of these values.
 ///
 /// # Safety
-/// An expression.
-unsafe fn is_constant(expression: *mut pg_sys::Node) -> bool {
-    // SAFETY: the caller's.
-    unsafe { (*expression).type_ == pg_sys::NodeTag::T_Const }
+/// A list of expressions of the type of values.
+unsafe fn array_of(values: *mut pg_sys::List) -> *mut pg_sys::ArrayExpr {
+    // SAFETY: a node of the planner's, made and filled as it makes its own.
+    unsafe {
+        let kind = catalog::own_type(c"bson_value");
+        let array = pg_sys::palloc0(size_of::<pg_sys::ArrayExpr>()).cast::<pg_sys::ArrayExpr>();
+        (*array).xpr.type_ = pg_sys::NodeTag::T_ArrayExpr;
+        (*array).array_typeid = pg_sys::get_array_type(kind);
+        (*array).element_typeid = kind;
+        (*array).elements = values;
+        (*array).location = -1;
+        array
+    }
 }
 
 /// A constant text.
@@ -280,30 +302,5 @@ unsafe fn both(one: *mut pg_sys::Node, other: *mut pg_sys::Node) -> Option<*mut 
     unsafe {
         let arguments = pg_sys::lappend(ptr::null_mut(), one.cast());
         call(c"both_filters", pg_sys::lappend(arguments, other.cast()))
-    }
-}
-
-/// What is sought among the expressions that are equal to others.
-struct Sought<'f> {
-    number: pg_sys::Index,
-    table: Scanned,
-    filters: &'f FilterPaths,
-}
-
-unsafe extern "C-unwind" fn is_sought(
-    _root: *mut pg_sys::PlannerInfo,
-    _rel: *mut pg_sys::RelOptInfo,
-    _class: *mut pg_sys::EquivalenceClass,
-    member: *mut pg_sys::EquivalenceMember,
-    sought: *mut std::ffi::c_void,
-) -> bool {
-    // SAFETY: called by the server with what `of_joins` gave it.
-    unsafe {
-        error_frame::guarded(|| {
-            let sought = &*sought.cast::<Sought<'_>>();
-            let expression = (*member).em_expr.cast::<pg_sys::Node>();
-            ValueAt::of(expression, sought.number, sought.filters.values)
-                .is_some_and(|value| value.column == sought.table.column && !value.is_left_to_server())
-        })
     }
 }

@@ -10,6 +10,7 @@
 //! has been loaded.
 
 use std::ffi::{CStr, c_void};
+use std::ptr;
 use std::sync::OnceLock;
 
 use pgrx::pg_sys;
@@ -137,8 +138,8 @@ unsafe fn unread(
             let column = pg_sys::list_nth((*root).processed_tlist, *at).cast::<pg_sys::TargetEntry>();
             let expression = pg_sys::list_nth((*columns).exprs, *at);
             (*column).resjunk
-                && pg_sys::equal((*column).expr.cast(), distance.cast())
-                && pg_sys::equal(expression, distance.cast())
+                && is_same((*column).expr.cast(), distance)
+                && is_same(expression.cast(), distance)
         };
         let at = (0..count).find(is_unread)?;
         let new = pg_sys::copy_pathtarget(columns);
@@ -146,6 +147,31 @@ unsafe fn unread(
         let null = pg_sys::makeNullConst(kind, modifier, pg_sys::exprCollation(distance));
         (*pg_sys::list_nth_cell((*new).exprs, at)).ptr_value = null.cast();
         Some(new)
+    }
+}
+
+/// Whether an expression is a distance, or has its sides exchanged: the server asks an index for `column <-> constant` where a query
+/// has `constant <-> column`.
+///
+/// # Safety
+/// Expressions of the planner's.
+unsafe fn is_same(expression: *mut pg_sys::Node, distance: *mut pg_sys::Node) -> bool {
+    // SAFETY: the tag of a node says what structure it is.
+    unsafe {
+        if pg_sys::equal(expression.cast(), distance.cast()) {
+            return true;
+        }
+        let call = expression.cast::<pg_sys::OpExpr>();
+        if (*expression).type_ != pg_sys::NodeTag::T_OpExpr || pg_sys::list_length((*call).args) != 2 {
+            return false;
+        }
+        let exchanged = copy(call);
+        (*exchanged).opno = pg_sys::get_commutator((*call).opno);
+        // Not looked up yet: it is not compared with that of another expression.
+        (*exchanged).opfuncid = pg_sys::InvalidOid;
+        let [left, right] = [0, 1].map(|at| pg_sys::list_nth((*call).args, at));
+        (*exchanged).args = pg_sys::lappend(pg_sys::lappend(ptr::null_mut(), right), left);
+        pg_sys::equal(exchanged.cast(), distance.cast())
     }
 }
 
@@ -157,7 +183,7 @@ unsafe fn copy<T>(node: *const T) -> *mut T {
     // SAFETY: the caller's; as much memory as it takes.
     unsafe {
         let new = pg_sys::palloc(size_of::<T>()).cast::<T>();
-        std::ptr::copy_nonoverlapping(node, new, 1);
+        ptr::copy_nonoverlapping(node, new, 1);
         new
     }
 }

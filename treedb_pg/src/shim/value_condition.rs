@@ -78,6 +78,7 @@ impl Comparison {
 }
 
 /// What a condition asks of a value.
+#[derive(Clone)]
 pub(crate) enum Wanted {
     /// That it compares so with a stored value.
     Compared(Comparison, Vec<u8>),
@@ -170,6 +171,7 @@ impl ValueFunction {
 }
 
 /// The conditions on the value at one path of a table's documents, all of which have to be true.
+#[derive(Clone)]
 pub(super) struct ValueConditions {
     pub(super) path: Vec<u8>,
     pub(super) wanted: Vec<Wanted>,

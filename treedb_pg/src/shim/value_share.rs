@@ -5,7 +5,8 @@
 //! a column or an expression if there are some.
 //!
 //! The server knows its own estimators, and estimates `x > 1 AND x < 3` as one range. It does not know these. So each of
-//! several conditions on a value is estimated given those before it in the query: the product is the share of all.
+//! several conditions on a value is estimated given those before it in the query: the product is the share of all. So is each of
+//! those that one arm of an OR has.
 
 use std::ptr;
 
@@ -17,11 +18,44 @@ use super::filter_path::FilterPaths;
 use super::filter_scan::{Scanned, ValueStatistics};
 use super::function::Args;
 use super::streamed::Argument;
+use super::unguarded;
 use super::value_condition::{Comparison, ValueAt, Wanted};
 
 /// What the server takes for the share of an open range of which it knows nothing, and of one with two bounds.
 const OPEN_RANGE: f64 = 0.333_333_333_333_333_3;
 const RANGE: f64 = 0.005;
+
+/// Most arms of an OR in which conditions are estimated together.
+const MOST_ARMS: i32 = 100;
+
+/// Most conditions, those in arms included, that are looked at for those that come before one: as they are looked at for each, more of
+/// them would take time with the square of their number. Those after that many are estimated alone.
+const MOST_CONDITIONS: usize = 500;
+
+/// The elements of a list of nodes.
+///
+/// # Safety
+/// Such a list, which stays as it is.
+unsafe fn nodes(list: *mut pg_sys::List) -> impl Iterator<Item = *mut pg_sys::Node> {
+    // SAFETY: the caller's.
+    unsafe { (0..pg_sys::list_length(list) as usize).map(move |at| unguarded::nth(list, at).cast()) }
+}
+
+/// A condition as the server estimates it: with what it knows of each arm, if it is an OR.
+///
+/// # Safety
+/// A condition of the planner's.
+unsafe fn bare(condition: *mut pg_sys::Node) -> *mut pg_sys::Node {
+    // SAFETY: the tag of a node says what structure it is.
+    unsafe {
+        if (*condition).type_ != pg_sys::NodeTag::T_RestrictInfo {
+            return condition;
+        }
+        let known = &*condition.cast::<pg_sys::RestrictInfo>();
+        let either = if known.orclause.is_null() { known.clause } else { known.orclause };
+        either.cast()
+    }
+}
 
 /// A comparison of values.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -127,29 +161,78 @@ impl Asked {
         }
     }
 
-    /// The conditions of the relation that come before this one in the query; `None` if it is not among those that all have to
-    /// be true.
+    /// The conditions that come before this one among those of relation `number` that all have to be true, or of an arm of an OR; `None`
+    /// if it is not there.
     ///
     /// # Safety
     /// As [`Self::condition`], of which `number` is.
     unsafe fn before(&self, number: i32) -> Option<Vec<(Asked, Condition)>> {
-        // SAFETY: the planner has arrays of as many relations as it says; the tag of a node says what structure it is.
+        // SAFETY: the planner has arrays of as many relations as it says.
         unsafe {
             if number <= 0 || number >= (*self.root).simple_rel_array_size {
                 return None;
             }
             let rel = (*(*self.root).simple_rel_array.add(number as usize)).as_ref()?;
-            let comparison = |at| {
-                let one = pg_sys::list_nth(rel.baserestrictinfo, at).cast::<pg_sys::RestrictInfo>();
-                let clause = (*one).clause.cast::<pg_sys::OpExpr>();
-                let is_one = (*clause.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_OpExpr;
-                is_one.then(|| Asked { operator: (*clause).opno, arguments: (*clause).args, ..*self })
-            };
-            // The elements of a list are asked about one by one: none of them is among the conditions.
-            let own = (0..pg_sys::list_length(rel.baserestrictinfo))
-                .find(|at| comparison(*at).is_some_and(|one| one.arguments == self.arguments))?;
-            let before = (0..own).filter_map(comparison);
-            Some(before.filter_map(|asked| Some((asked, asked.condition()?))).collect())
+            let mut left = MOST_CONDITIONS;
+            let earlier = self
+                .earlier_in(rel.baserestrictinfo, &mut left)
+                .or_else(|| self.earlier_in(rel.joininfo, &mut left))?;
+            Some(earlier.into_iter().filter_map(|asked| Some((asked, asked.condition()?))).collect())
+        }
+    }
+
+    /// The comparisons that come before this one in a list of conditions that all have to be true, or in an arm of one of them; `None`
+    /// if it is in none of as many as are `left` to be looked at. The elements of a list are asked about one by one: none of them is a
+    /// condition.
+    ///
+    /// # Safety
+    /// A list of conditions of the planner's.
+    unsafe fn earlier_in(&self, conditions: *mut pg_sys::List, left: &mut usize) -> Option<Vec<Asked>> {
+        let mut earlier = Vec::new();
+        // SAFETY: the tag of a node says what structure it is.
+        unsafe {
+            for condition in nodes(conditions) {
+                *left = left.checked_sub(1)?;
+                let condition = bare(condition);
+                if (*condition).type_ != pg_sys::NodeTag::T_OpExpr {
+                    if let Some(found) = self.earlier_in_arms(condition, left) {
+                        return Some(found);
+                    }
+                    continue;
+                }
+                let comparison = condition.cast::<pg_sys::OpExpr>();
+                if (*comparison).args == self.arguments {
+                    return Some(earlier);
+                }
+                let (operator, arguments) = ((*comparison).opno, (*comparison).args);
+                earlier.push(Asked { operator, arguments, ..*self });
+            }
+        }
+        None
+    }
+
+    /// The same in the arms of an OR, if it is one and has no more than [`MOST_ARMS`]: each is looked at for each.
+    ///
+    /// # Safety
+    /// A condition of the planner's.
+    unsafe fn earlier_in_arms(&self, condition: *mut pg_sys::Node, left: &mut usize) -> Option<Vec<Asked>> {
+        // SAFETY: the tag of a node says what structure it is.
+        unsafe {
+            if (*condition).type_ != pg_sys::NodeTag::T_BoolExpr {
+                return None;
+            }
+            let any = &*condition.cast::<pg_sys::BoolExpr>();
+            if any.boolop != pg_sys::BoolExprType::OR_EXPR || pg_sys::list_length(any.args) > MOST_ARMS {
+                return None;
+            }
+            nodes(any.args).find_map(|arm| {
+                *left = left.checked_sub(1)?;
+                let arm = bare(arm);
+                let all = arm.cast::<pg_sys::BoolExpr>();
+                let several = (*arm).type_ == pg_sys::NodeTag::T_BoolExpr
+                    && (*all).boolop == pg_sys::BoolExprType::AND_EXPR;
+                if several { self.earlier_in((*all).args, left) } else { self.earlier_in_arms(arm, left) }
+            })
         }
     }
 

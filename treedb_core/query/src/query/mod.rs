@@ -34,8 +34,8 @@ pub(crate) use exec::{external_sort, spill};
 pub use filter::Filter;
 pub use plan::{
     BitmapScan, Estimate, Hint, IndexFilter, KeyBounds, KeyPredicate, NearSearch, Path, Plan, PlanSummary,
-    PointLookup, PointQuery, Query, Returns, Sort, check_id_index_fields, definition_of, index_of,
-    matching_share, new_definition_of,
+    PointLookup, PointQuery, Query, Returns, SearchedFields, Sort, check_id_index_fields, definition_of,
+    index_of, matching_share, new_definition_of,
 };
 pub use projection::{MatchRate, Projection, Reshape, UsedFields};
 pub(crate) use projection::{borrow_document, finish_document};

@@ -40,7 +40,7 @@ pub use hint::Hint;
 pub use index_spec::{check_id_index_fields, definition_of, index_of, new_definition_of};
 use ordered::{Candidate, CostedCandidate, candidates, relevant_indexes};
 pub(super) use ordered::{Cover, KeyMatch, OrderedIndex, SplitKey, bounds_of};
-pub use ordered::{IndexFilter, NearSearch, PointLookup, PointQuery};
+pub use ordered::{IndexFilter, NearSearch, PointLookup, PointQuery, SearchedFields};
 pub use query::{KeyBounds, Query, Returns};
 use query_shape::Expected;
 pub(super) use query_shape::evict_if_misestimated;
@@ -245,6 +245,20 @@ impl Plan {
             cost: one.cost.whole,
         };
         weighed.into_iter().map(alternative).collect()
+    }
+
+    /// By which fields each useful index is searched for `query`; `None` if its conditions contradict each other. As what the values of the
+    /// query are does not matter, they may be any that stand for others.
+    pub fn searched_fields(source: &dyn Source, query: &Query) -> Option<Vec<SearchedFields>> {
+        if query.filter.near().is_some() {
+            return Some(Vec::new());
+        }
+        let conditions = query.filter.conjuncts();
+        let mut all = Vec::new();
+        for number in relevant_indexes(source, query, &conditions) {
+            all.extend(ordered::searched_fields(source, number, query, &conditions)?);
+        }
+        Some(all)
     }
 
     /// Whether documents are built from keys, so that rows are fetched only where keys do not suffice.

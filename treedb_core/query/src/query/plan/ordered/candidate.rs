@@ -109,7 +109,12 @@ pub(in crate::query) fn candidates<'q>(
 }
 
 /// The candidate for using index number `number` this way.
-fn candidate(source: &dyn Source, number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidate {
+pub(super) fn candidate(
+    source: &dyn Source,
+    number: usize,
+    direction: &IndexUse<'_>,
+    query: &Query,
+) -> Candidate {
     let IndexUse { index, conditions, .. } = direction;
     let parts = &index.def.keys;
     let hashed_at = if let Kind::Hashed(at) = index.def.options.kind { Some(at) } else { None };

@@ -140,7 +140,12 @@ impl IndexFilter {
     /// True if it justifies scanning the whole index: if it tests the index's first field, or if few entries
     /// pass.
     pub(in crate::query) fn is_of_use(&self) -> bool {
-        self.conditions.iter().any(|condition| condition.is_on(0)) || self.passing() < 0.5
+        self.tests(0) || self.passing() < 0.5
+    }
+
+    /// True if it tests the field at this position.
+    pub(super) fn tests(&self, field: usize) -> bool {
+        self.conditions.iter().any(|condition| condition.is_on(field))
     }
 }
 

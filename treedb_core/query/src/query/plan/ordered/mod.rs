@@ -16,6 +16,7 @@
 //! | `index_order` | whether an index scan gives the requested order |
 //! | `cost` | which candidate is cheapest |
 //! | `bitmap` | rows found by several indexes |
+//! | `searched_fields` | [`SearchedFields`]: by which fields an index is searched, whatever the values are |
 
 mod bitmap;
 mod candidate;
@@ -28,6 +29,7 @@ mod index_filter;
 mod index_order;
 mod interval;
 mod point_lookup;
+mod searched_fields;
 
 use std::borrow::Cow;
 
@@ -46,6 +48,8 @@ pub use index_filter::IndexFilter;
 pub(in crate::query) use index_filter::{KeyMatch, SplitKey};
 pub(super) use point_lookup::choose as choose_point_lookup;
 pub use point_lookup::{PointLookup, PointQuery};
+pub use searched_fields::SearchedFields;
+pub(super) use searched_fields::searched_fields;
 
 pub(super) use interval::Interval;
 
