@@ -63,7 +63,7 @@ reliability: ## All of kill, fuzz-frames and anomalies, several hours: what was 
 
 pg-assert: setup ## The Postgres suites on a PostgreSQL 15 with assertions, built from Debian's source first (ten minutes)
 	@PG_CONFIG=$$(scripts/pg/assert_server.sh) && export PG_CONFIG && \
-	    scripts/run_tests.py pg_regress pg_on_treedb pg_isolation pg_crash pg_hostile pg_twin pg_faults pg_versions pg_doors
+	    scripts/run_tests.py pg_regress pg_on_treedb pg_isolation pg_crash pg_crash_points pg_hostile pg_twin pg_faults pg_versions pg_doors
 
 soak: ## A mixed load for SECONDS_LONG seconds, with sizes and memory checked against their bounds
 	@cargo run -q --release -p treedb_storage --example soak -- $(SECONDS_LONG)

@@ -26,18 +26,46 @@ EXCEPTION WHEN program_limit_exceeded THEN
     RETURN false;
 END $$;
 -- What comes again too far away for pglz, often, or in long runs; of several columns.
-CREATE TABLE cases AS
-          SELECT 'far apart' AS what, columns, n, noise('a', n) || repeat('y', 6000) || noise('a', n) AS a, '' AS b
-              FROM unnest('{(a),(a text_pattern_ops),(a DESC),((a::bytea)),((a::varchar)),(en),(en DESC),((ARRAY[a])),((ARRAY[a::bytea]) DESC),(v),(v DESC)}'::text[]) columns, generate_series(2300, 2700, 25) n
-UNION ALL SELECT 'often', columns, n, repeat(noise('a', n), 40), '' FROM unnest('{(a),((a::bytea)),(en)}'::text[]) columns, generate_series(2150, 2400, 25) n
-UNION ALL SELECT 'one letter', columns, n, repeat('x', n * 250), '' FROM unnest('{(a),(en),((ARRAY[a]))}'::text[]) columns, generate_series(2500, 2800, 25) n
-UNION ALL SELECT 'two columns', columns, n, noise('a', n) || repeat('y', 6000) || noise('a', n), noise('b', n) || repeat('z', 6000) || noise('b', n)
-    FROM unnest('{(a\,b),(a)~INCLUDE~(b),(en\,b),(b)~INCLUDE~(en)}'::text[]) columns, generate_series(1100, 1400, 25) n;
-CREATE TABLE tries AS
-    SELECT what, columns, n, takes('btree ' || replace(replace(columns, '~', ' '), 'text_pattern', 'pg_catalog.text_pattern'), a, b) AS theirs, takes('treedb_btree ' || replace(replace(columns, '~', ' '), 'text_pattern', 'treedb.text_pattern'), a, b) AS ours FROM cases;
--- The extension's lz4 makes a value longer by some bytes than the server's: what is shorter by 25 than what btree takes, it takes.
-SELECT what, columns, count(*) FILTER (WHERE theirs) > 0 AS some, count(*) FILTER (WHERE NOT theirs) > 0 AS not_all, bool_and(ours) FILTER (WHERE theirs_next) AS ours_too
-    FROM (SELECT *, lead(theirs) OVER (PARTITION BY what, columns ORDER BY n) AS theirs_next FROM tries) x GROUP BY what, columns ORDER BY what COLLATE "C", columns COLLATE "C";
+CREATE TABLE kinds AS
+          SELECT 'far apart' AS what, columns, 2300 AS low, 2700 AS high FROM unnest('{(a),(a text_pattern_ops),(a DESC),((a::bytea)),((a::varchar)),(en),(en DESC),((ARRAY[a])),((ARRAY[a::bytea]) DESC),(v),(v DESC)}'::text[]) columns
+UNION ALL SELECT 'often', columns, 2150, 2400 FROM unnest('{(a),((a::bytea)),(en)}'::text[]) columns
+UNION ALL SELECT 'one letter', columns, 2500, 2800 FROM unnest('{(a),(en),((ARRAY[a]))}'::text[]) columns
+UNION ALL SELECT 'two columns', columns, 1100, 1400 FROM unnest('{(a\,b),(a)~INCLUDE~(b),(en\,b),(b)~INCLUDE~(en)}'::text[]) columns;
+CREATE FUNCTION value_a(what text, n int) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT CASE what WHEN 'often' THEN repeat(noise('a', n), 40) WHEN 'one letter' THEN repeat('x', n * 250) ELSE noise('a', n) || repeat('y', 6000) || noise('a', n) END $$;
+CREATE FUNCTION value_b(what text, n int) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT CASE what WHEN 'two columns' THEN noise('b', n) || repeat('z', 6000) || noise('b', n) ELSE '' END $$;
+CREATE FUNCTION theirs(what text, columns text, n int) RETURNS bool LANGUAGE sql AS $$ SELECT takes('btree ' || replace(replace(columns, '~', ' '), 'text_pattern', 'pg_catalog.text_pattern'), value_a(what, n), value_b(what, n)) $$;
+CREATE FUNCTION ours(what text, columns text, n int) RETURNS bool LANGUAGE sql AS $$ SELECT takes('treedb_btree ' || replace(replace(columns, '~', ' '), 'text_pattern', 'treedb.text_pattern'), value_a(what, n), value_b(what, n)) $$;
+-- The longest that btree takes, and one and two bytes less: indexes of one column of text or bytea take them too, others what is shorter by 15.
+CREATE FUNCTION longest(what text, columns text, low int, high int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT theirs(what, columns, low) OR theirs(what, columns, high) THEN RAISE 'btree takes % of % or not %', high, what, low; END IF;
+    WHILE high - low > 1 LOOP
+        IF theirs(what, columns, (low + high) / 2) THEN low := (low + high) / 2; ELSE high := (low + high) / 2; END IF;
+    END LOOP;
+    RETURN low;
+END $$;
+CREATE TABLE tries AS SELECT what, columns, longest(what, columns, low, high) AS n FROM kinds;
+SELECT what, columns, ours(what, columns, n) AND (NOT theirs(what, columns, n - 1) OR ours(what, columns, n - 1)) AND (NOT theirs(what, columns, n - 2) OR ours(what, columns, n - 2)) AS ours_too, ours(what, columns, n - 15) AS ours_if_shorter
+    FROM tries ORDER BY what COLLATE "C", columns COLLATE "C";
+-- The longest are found again, in order, and given back by the index alone.
+CREATE TABLE edge_theirs AS SELECT what || ' ' || less AS id, value_a(what, min(n) - less) COLLATE "C" AS v FROM tries, generate_series(0, 2) less WHERE columns IN ('(a)', '(en)') GROUP BY what, less;
+CREATE TABLE edge_ours (LIKE edge_theirs);
+ALTER TABLE edge_ours ALTER v SET COMPRESSION lz4;
+CREATE INDEX edge_ours_v ON edge_ours USING treedb_btree (v);
+CREATE INDEX edge_ours_icu ON edge_ours USING treedb_btree ((v COLLATE "en-x-icu") DESC);
+INSERT INTO edge_ours SELECT * FROM edge_theirs ORDER BY md5(id);
+SELECT treedb.check('edge_ours', true);
+VACUUM ANALYZE edge_ours;
+SELECT count(*) FROM edge_ours;
+SET enable_seqscan = off; SET enable_sort = off; SET enable_bitmapscan = off;
+EXPLAIN (COSTS OFF) SELECT v FROM edge_ours ORDER BY v;
+SELECT array_agg(v) = (SELECT array_agg(v) FROM (SELECT v FROM edge_theirs ORDER BY v) x) AS same FROM (SELECT v FROM edge_ours ORDER BY v) x;
+EXPLAIN (COSTS OFF) SELECT id FROM edge_ours ORDER BY v COLLATE "en-x-icu" DESC;
+SELECT array_agg(id) = (SELECT array_agg(id) FROM (SELECT id FROM edge_theirs ORDER BY v COLLATE "en-x-icu" DESC) x) AS same FROM (SELECT id FROM edge_ours ORDER BY v COLLATE "en-x-icu" DESC) x;
+SELECT count(*) AS not_found FROM edge_theirs x WHERE (SELECT array_agg(id) FROM edge_ours y WHERE y.v = x.v) <> ARRAY[id] OR (SELECT array_agg(id) FROM edge_ours y WHERE y.v COLLATE "en-x-icu" = x.v) <> ARRAY[id];
+RESET enable_seqscan; RESET enable_sort; RESET enable_bitmapscan;
+REINDEX TABLE edge_ours;
+SELECT treedb.check('edge_ours', true);
 -- Short and long values, that begin alike for longer than an entry, in pages that were full of short ones.
 CREATE FUNCTION long(seed text, n int) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT noise(seed, 1900) || repeat('y', 5000 + n % 4 * 100) || noise(seed, 1900) || n $$;
 CREATE TABLE theirs (id int, v text COLLATE "C");

@@ -185,6 +185,93 @@ def pages_that_lead_back_end_every_walk(cluster):
         check(word not in cluster.log(), f"the server's log has {word!r}")
 
 
+def damaged_bytes_of_a_compressed_key_are_errors(cluster):
+    """The length, the method and the bytes of keys that are compressed by pglz and by lz4, changed in many ways, in indexes in the order of
+    bytes and of a collation: a scan answers or is refused, a check reports it or all is as it was, and REINDEX heals it."""
+    dice, victims, made = random.Random(5), [], []
+    noise = "(SELECT string_agg(md5(i || '/' || j), '') FROM generate_series(1, 60) j)"
+    # What comes again after as many bytes is found by lz4 only.
+    values = {"pglz": f"repeat(left({noise}, 300), 20)", "lz4": f"{noise} || repeat('y', 6000) || {noise}"}
+    with cluster.connect() as db:
+        for kind, value in values.items():
+            for order, key in (("c", 'v COLLATE "C"'), ("icu", 'v COLLATE "en-x-icu"')):
+                for number in range(12):
+                    name = f"z_{kind}_{order}_{number}"
+                    db.execute(f"CREATE TABLE {name} AS SELECT i n, {value} v FROM generate_series(1, 3) i")
+                    db.execute(f"CREATE INDEX {name}_v ON {name} USING treedb_btree ({key})")
+                    made.append((name, kind, key))
+                    victims.append((one(db, "SELECT pg_relation_filepath(%s)", (f"{name}_v",)), kind, order, number))
+        whole = {kind: one(db, f"SELECT length(v) FROM z_{kind}_c_0 LIMIT 1") for kind in values}
+
+    def change(kind, order, number):
+        def changed(data):
+            # Where the bytes of a key of the only leaf, a node, lie: the first eight in an array of numbers, the others in a cell.
+            node = PAGE + 24
+            count, capacity, prefix = (int.from_bytes(data[node + at:node + at + 2], "little") for at in (2, 4, 6))
+            check(data[node] == 1 and count == 3 and prefix == 0, f"expected a node of 3 entries, found kind {data[node]} with {count}, prefix {prefix}")
+            heads, key = node + 16, dice.randrange(count)
+            slot = heads + 8 * capacity + 2 * key
+            cell = node + int.from_bytes(data[slot:slot + 2], "little")
+
+            def place(at):
+                return heads + 8 * key + 7 - at if at < 8 else cell + 4 + at - 8
+
+            def read(at, size):
+                return int.from_bytes([data[place(i)] for i in range(at, at + size)], "big")
+
+            def write(at, new):
+                for i, byte in enumerate(new):
+                    data[place(at + i)] = byte
+
+            # In the order of bytes a marker of the key and one of the column come before the value, otherwise one.
+            value = 2 if order == "c" else 1
+            word, bits = value + 2, {"pglz": 0, "lz4": 1}[kind] << 30
+            check(read(word, 4) == whole[kind] | bits, f"expected a value compressed by {kind}, found {read(word, 4):x}")
+            length, end = read(value, 2) & 0x7fff, word + (read(value, 2) & 0x7fff)
+            match number % 6:
+                case 0:  # the method
+                    write(word, dice.choice((2 << 30 | whole[kind], 3 << 30 | whole[kind], whole[kind] | bits ^ 1 << 30, 2 ** 32 - 1)).to_bytes(4, "big"))
+                case 1:  # the length of the value, by little or much
+                    write(word, (bits | dice.choice((0, 1, whole[kind] - 1, whole[kind] + 1, 2 * whole[kind], 2 ** 30 - 1))).to_bytes(4, "big"))
+                case 2:  # the first instructions
+                    write(word + 4, dice.randbytes(8))
+                case 3:  # everything from somewhere on
+                    start = dice.randrange(word + 4, end)
+                    write(start, dice.randbytes(end - start))
+                case 4:  # one bit near the end
+                    at = end - 1 - dice.randrange(20)
+                    write(at, [read(at, 1) ^ 1 << dice.randrange(8)])
+                case 5:  # the length of what is compressed
+                    write(value, (2 ** 15 | dice.choice((0, 1, 3, 4, 5, length - 1, length + 1, 2 ** 15 - 1))).to_bytes(2, "big"))
+
+        return changed
+
+    damage(cluster, [(path, change(kind, order, number)) for path, kind, order, number in victims])
+    told, wrong = dict.fromkeys(values, 0), []
+    for name, kind, key in made:
+        with cluster.connect() as db:
+            index_only(db)
+            db.execute("SET statement_timeout = '5s'")
+            for statement in (f"SELECT count(*), max(length(v)) FROM (SELECT v FROM {name} ORDER BY {key} OFFSET 0) x", f"SELECT count(*) FROM {name} WHERE {key} >= (SELECT v FROM {name} WHERE n = 2)",
+                              f"INSERT INTO {name} SELECT n + 10, v || n FROM {name} ORDER BY n", f"SELECT count(*) FROM treedb.check('{name}', true)", f"DELETE FROM {name} WHERE n % 2 = 0",
+                              f"VACUUM (INDEX_CLEANUP ON) {name}"):
+                try:
+                    db.execute(statement)
+                except psycopg.Error as error:
+                    if error.sqlstate not in ("XX001", "XX002") or not tells_what_and_what_to_do(error):
+                        wrong.append(f"{name}, {statement}: {error.sqlstate} {error}")
+                    if db.closed:
+                        raise
+                    told[kind] += 1
+            db.execute(f"REINDEX TABLE {name}")
+            same(db.execute("SELECT treedb.check(%s, true)", (name,)).fetchall(), [], f"{name} after REINDEX")
+    check(not wrong, "\n".join(wrong))
+    check(min(told.values()) > 20, f"few statements met the damage: {told}")
+    for word in ("terminated by signal", "PANIC"):
+        check(word not in cluster.log(), f"the server's log has {word!r}")
+    return f"{len(made)} indexes, statements refused: {told}"
+
+
 def an_entry_that_says_that_a_text_is_minus_zero_has_its_text(cluster):
     """Entries keep the columns that are -0 beside their keys, where damage may name a column that is no float."""
     with cluster.connect() as db:
@@ -952,7 +1039,7 @@ def writers_of_one_unique_index_over_arrays_never_share_an_element_and_never_dea
 TESTS = [writers_of_one_unique_index_over_arrays_never_share_an_element_and_never_deadlock,
          vacuum_waits_for_the_page_of_an_index_only_scan, pages_that_a_crash_left_empty_are_used_again,
          a_build_shows_how_far_it_is, a_build_of_a_graph_shows_how_far_it_is, a_check_goes_on_beside_changes_and_reports_none_of_them,
-         a_check_finds_what_is_missing_and_what_is_too_much, a_check_reports_compressed_keys_that_are_damaged, long_work_can_be_cancelled,
+         a_check_finds_what_is_missing_and_what_is_too_much, a_check_reports_compressed_keys_that_are_damaged, damaged_bytes_of_a_compressed_key_are_errors, long_work_can_be_cancelled,
          a_dump_restores_tables_and_indexes, a_standby_answers_as_the_primary,
          a_check_finds_a_wrong_code_of_a_neighbour, a_backward_scan_of_a_damaged_index_never_goes_round, an_entry_that_says_that_a_text_is_minus_zero_has_its_text,
          pages_that_lead_back_end_every_walk, damaged_pages_are_errors_and_never_crashes]

@@ -238,12 +238,11 @@ impl<'s> Tree<'s> {
         }
         let upper = HEADER + self.checked(block, view.hole()).end - size;
         let at = upper + APPENDED_HEADER;
-        let parts: [Part<'_>; 4] = [
-            (UPPER, &(upper as u16).to_le_bytes()),
-            (upper, &appended_header(key, value)),
-            (at, key),
-            (at + key.len(), value),
-        ];
+        // Of where the hole ends, the higher byte mostly stays: a byte less is eight less in a record that is a little too long.
+        let [low, high] = (upper as u16).to_le_bytes();
+        let ends = if page.bytes().get(UPPER + 1) == Some(&high) { &[low][..] } else { &[low, high] };
+        let parts: [Part<'_>; 4] =
+            [(UPPER, ends), (upper, &appended_header(key, value)), (at, key), (at + key.len(), value)];
         write(self.index, &mut [(&mut page, Write::Parts(&parts))]);
         None
     }

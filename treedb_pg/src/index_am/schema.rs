@@ -45,9 +45,9 @@ use crate::types::keyset;
 /// Bytes of a row's address at the end of a key.
 pub(super) const ADDRESS: usize = 6;
 /// The longest entry, key and value together, address included: two fit a page beside a bound as long as they are. An
-/// entry of one column of text or bytea, without included ones, fits if btree takes the value as it is or compressed by `pglz`;
-/// by `lz4`, if it is a few bytes shorter than what btree takes. Of several columns each may take a few bytes more than in btree, such as NULLs
-/// (1 instead of 0), float4 (9 instead of 4) and short values (3 instead of 1 beside the bytes).
+/// entry of one column of text or bytea, without included ones, fits if btree takes the value as it is or compressed. Of
+/// several columns each may take a few bytes more than in btree, such as NULLs (1 instead of 0), float4 (9 instead of 4) and
+/// short values (3 instead of 1 beside the bytes).
 pub(super) const MAX_ENTRY: usize = 2702;
 
 /// The first byte of a key that has compressed columns, in an index in the order of bytes. Markers are less.
@@ -77,7 +77,7 @@ impl Compress {
     fn facts(self) -> u32 {
         match self {
             Compress::Nothing | Compress::Stored => 0,
-            Compress::All(Compression::Shorter) => fact::COMPRESSED | fact::LZ4,
+            Compress::All(Compression::Shorter | Compression::Shortest) => fact::COMPRESSED | fact::LZ4,
             Compress::All(_) => fact::COMPRESSED,
         }
     }
@@ -205,13 +205,15 @@ impl Schema {
 
     /// Makes `entry` that of a row, in an index with one for each; returns the facts it is evidence of.
     pub(super) fn entry(&self, row: &IndexRow<'_>, entry: &mut Entry) -> u32 {
-        let all = [Compression::Pglz, Compression::Shorter].map(Compress::All);
+        let all = [Compression::Pglz, Compression::Shorter, Compression::Shortest].map(Compress::All);
         for compress in [Compress::Nothing, Compress::Stored].into_iter().chain(all) {
             self.encode(row, compress, entry);
             if !entry.is_too_long() {
                 return compress.facts();
             }
         }
+        // What is told is the same in every server.
+        self.encode(row, Compress::All(Compression::Shorter), entry);
         let index = row.index();
         let (block, offset) = heap::tid_parts(row.tid());
         fail_about(
@@ -301,6 +303,11 @@ impl Schema {
             rest = after;
             stored::decode(value, *layout)
         }))
+    }
+
+    /// Whether two values of entries with this key give back the same columns, whatever they are compressed by.
+    pub(super) fn same_columns(&self, key: &[u8], a: &[u8], b: &[u8]) -> bool {
+        a == b || !self.included.is_empty() && self.values(key, a).eq(self.values(key, b))
     }
 
     /// Whether a key of an index in the order of bytes has compressed columns.

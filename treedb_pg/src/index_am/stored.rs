@@ -9,7 +9,8 @@
 //! A length of 32767 stands for one that follows in four bytes (only arguments of a scan are that long). A compressed
 //! value is its length (4 bytes, the method in the two upper bits: 0 for the server's `pglz`, 1 for `lz4`) and what the method made
 //! of it. Values are compressed only in entries that are too long otherwise, by `pglz`, and where that is not enough by the method
-//! that makes them shorter: so a row has the same entry whenever it is computed.
+//! that makes them shorter: so a row has the same entry whenever it is computed, but where the `lz4` of the extension makes an entry
+//! a few bytes too long and the server's, which may be another one tomorrow, does not. Entries are compared by their values then.
 
 use std::borrow::Cow;
 
@@ -31,6 +32,8 @@ pub(super) enum Compression {
     Pglz,
     /// By the method that makes a value shorter.
     Shorter,
+    /// The same, and the server's `lz4` is one of them.
+    Shortest,
 }
 
 impl Compression {
@@ -39,6 +42,7 @@ impl Compression {
             Compression::No => &[],
             Compression::Pglz => &[Method::Pglz],
             Compression::Shorter => &[Method::Pglz, Method::Lz4],
+            Compression::Shortest => &[Method::Pglz, Method::Lz4, Method::ServerLz4],
         }
     }
 }
@@ -143,7 +147,7 @@ pub(super) fn into_value(value: Cow<'_, [u8]>) -> Option<ColumnValue<'_>> {
         Cow::Owned(value) => value.get(from..)?.get(..len)?.to_vec().into(),
     };
     Some(match compressed {
-        true if compression::is_of_every_server(&bytes) => ColumnValue::Compressed(bytes),
+        // Not as it is, although the server could decompress it: what it says of damaged bytes names no index.
         true => ColumnValue::Varlena(compression::decompress(&bytes, usize::MAX).into()),
         false => ColumnValue::Varlena(bytes),
     })

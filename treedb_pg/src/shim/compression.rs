@@ -2,10 +2,14 @@
 
 use std::ffi::{c_char, c_void};
 
+use pgrx::pg_sys;
+
 use super::error::{REINDEX, SqlState, fail_with_detail};
+use super::memory::aligned_varlena;
+use super::setting;
 
 /// Bytes of the length before a compressed value.
-pub(super) const LENGTH: usize = 4;
+const LENGTH: usize = 4;
 /// The method is in the two upper bits of the length, as in the server's own headers: no value has as many bytes.
 const METHOD_SHIFT: u32 = 30;
 /// A byte of `lz4` output stands for no more bytes.
@@ -15,7 +19,10 @@ const MOST_BY_LZ4: usize = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Method {
     Pglz,
+    /// By the library that is part of the extension, in every server.
     Lz4,
+    /// By the server's library, if it has one: what it makes can be some bytes shorter, and may be other bytes in another server.
+    ServerLz4,
 }
 
 #[pgrx::pg_guard]
@@ -28,6 +35,7 @@ unsafe extern "C-unwind" {
         whole: i32,
         complete: bool,
     ) -> i32;
+    fn lz4_compress_datum(value: *const pg_sys::varlena) -> *mut pg_sys::varlena;
 }
 
 unsafe extern "C" {
@@ -42,21 +50,51 @@ pub(crate) fn compress(bytes: &[u8], method: Method, most: usize) -> Option<Vec<
     let compressed = match method {
         Method::Pglz => by_pglz(bytes),
         Method::Lz4 => by_lz4(bytes, most),
+        Method::ServerLz4 => by_server_lz4(bytes, most),
     };
     compressed.filter(|compressed| compressed.len() <= most)
 }
 
-fn by_lz4(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
+/// The length of bytes with the method `lz4`; `None` if it cannot make at most `most` bytes of them.
+fn lz4_length(bytes: &[u8], most: usize) -> Option<[u8; LENGTH]> {
     if bytes.len() > most.saturating_mul(MOST_BY_LZ4) {
         return None;
     }
     let len = u32::try_from(bytes.len()).ok().filter(|len| len >> METHOD_SHIFT == 0)?;
+    Some((len | 1 << METHOD_SHIFT).to_be_bytes())
+}
+
+fn by_lz4(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
+    let lz4_length = lz4_length(bytes, most)?;
     let mut place = vec![0_u8; LENGTH + lz4_flex::block::get_maximum_output_size(bytes.len())];
     let (length, rest) = place.split_first_chunk_mut::<LENGTH>()?;
-    *length = (len | 1 << METHOD_SHIFT).to_be_bytes();
+    *length = lz4_length;
     let written = lz4_flex::block::compress_into(bytes, rest).ok()?;
     place.truncate(LENGTH + written);
     (place.len() < bytes.len()).then_some(place)
+}
+
+fn by_server_lz4(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
+    let length = lz4_length(bytes, most)?;
+    // Servers that are built without it do not have the value.
+    if !setting::takes(c"default_toast_compression", c"lz4") {
+        return None;
+    }
+    let value = aligned_varlena(bytes);
+    // SAFETY: a value with a header of four bytes. What the server returns, unless it is NULL, begins with its size and the length
+    // of the value, and is ours.
+    unsafe {
+        let made = lz4_compress_datum(value.as_ptr().cast());
+        if made.is_null() {
+            return None;
+        }
+        let header = pg_sys::VARHDRSZ + size_of::<u32>();
+        let size = pgrx::varlena::varsize_4b(made).checked_sub(header)?;
+        let compressed = std::slice::from_raw_parts(made.cast::<u8>().add(header), size);
+        let place = [&length, compressed].concat();
+        pg_sys::pfree(made.cast());
+        (place.len() < bytes.len()).then_some(place)
+    }
 }
 
 fn by_pglz(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -118,11 +156,4 @@ fn from_lz4(bytes: &[u8], whole: usize) -> Option<Vec<u8>> {
     let mut place = vec![0_u8; whole];
     let written = lz4_flex::block::decompress_into(bytes, &mut place).ok()?;
     (written == whole).then_some(place)
-}
-
-/// Whether every server can decompress what [`compress`] made.
-pub(crate) fn is_of_every_server(compressed: &[u8]) -> bool {
-    compressed
-        .first_chunk()
-        .is_some_and(|length: &[u8; LENGTH]| u32::from_be_bytes(*length) >> METHOD_SHIFT == 0)
 }

@@ -6,12 +6,12 @@ use pgrx::pg_sys;
 use treedb_query::access::Direction;
 
 use super::comparison::OtherType;
+use super::compat;
 use super::datum::{Datum, Layout};
 use super::error::{SqlState, fail};
 use super::parallel_scan::SharedScan;
 use super::relation::{Index, Relation, layout};
 use super::snapshot::Snapshot;
-use super::{compat, compression};
 
 /// The direction that the server asks for.
 pub(super) fn from_server(direction: pg_sys::ScanDirection::Type) -> Direction {
@@ -296,38 +296,14 @@ impl FixedColumn {
 }
 
 /// A value of an entry that is returned.
+#[derive(PartialEq, Eq)]
 pub(crate) enum ColumnValue<'v> {
     /// Of a type that is passed in the word itself.
     Word(usize),
     /// Of a variable-length type.
     Varlena(Cow<'v, [u8]>),
-    /// The same, as [`compression::compress`] made it.
-    Compressed(Cow<'v, [u8]>),
     /// Of a type with a fixed number of bytes.
     Fixed(Cow<'v, [u8]>),
-}
-
-/// A new value of variable length in the server's compressed form: a header of four bytes, the length with the method (0
-/// for `pglz`) in its upper two bits, what the method made of the bytes.
-fn compressed(bytes: &[u8]) -> pg_sys::Datum {
-    let (length, rest) = bytes.split_first_chunk::<{ compression::LENGTH }>().unwrap_or((&[0; 4], &[]));
-    let size = pg_sys::VARHDRSZ + size_of::<u32>() + rest.len();
-    let header = if cfg!(target_endian = "big") {
-        size as u32 & 0x3fff_ffff | 0x4000_0000
-    } else {
-        (size as u32) << 2 | 2
-    };
-    let parts = [&header.to_ne_bytes()[..], &u32::from_be_bytes(*length).to_ne_bytes(), rest];
-    // SAFETY: the server returns as many bytes as are asked for, or raises an error; the parts are that many.
-    unsafe {
-        let place = pg_sys::palloc(size).cast::<u8>();
-        let mut at = place;
-        for part in parts {
-            std::ptr::copy_nonoverlapping(part.as_ptr(), at, part.len());
-            at = at.add(part.len());
-        }
-        pg_sys::Datum::from(place)
-    }
 }
 
 impl ColumnValue<'_> {
@@ -345,7 +321,6 @@ impl ColumnValue<'_> {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.add(pg_sys::VARHDRSZ), bytes.len());
                     (pg_sys::Datum::from(place), true)
                 }
-                (ColumnValue::Compressed(bytes), Some(Layout::Varlena)) => (compressed(bytes), true),
                 (ColumnValue::Fixed(bytes), Some(Layout::Fixed(len))) if bytes.len() == len => {
                     let place = pg_sys::palloc(bytes.len()).cast::<u8>();
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());

@@ -177,6 +177,23 @@ pub(crate) fn refuse_others() {
     unsafe { pg_sys::MarkGUCPrefixReserved(c"treedb".as_ptr()) }
 }
 
+/// Whether a setting of the server may have a value.
+pub(super) fn takes(name: &CStr, value: &CStr) -> bool {
+    // SAFETY: a question, of which the answer is 0 if it may not: nothing is set, and what is wrong is told to nobody.
+    unsafe {
+        pg_sys::set_config_option(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SET,
+            false,
+            pg_sys::DEBUG5 as i32,
+            false,
+        ) != 0
+    }
+}
+
 /// Settings that have other values for as long as this lives, as those of a function with a clause SET.
 pub(crate) struct LocalSettings {
     level: i32,
