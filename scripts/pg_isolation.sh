@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Isolation specs: specs/ run by isolationtester on a temporary cluster, compared with expected/.
+# Isolation specs: treedb_pg/specs run by isolationtester on a temporary cluster, compared with treedb_pg/expected.
 #
-#   scripts/pg_isolation.sh [SPEC..]       default: all of specs/
+#   scripts/pg_isolation.sh [SPEC..]       default: all of treedb_pg/specs
 #   scripts/pg_isolation.sh --on-treedb [SPEC..]  collections are tables USING treedb; default: the specs that make collections
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +11,7 @@ install_dev
 dir=$(work_dir)
 port=$(free_port)
 mkdir "$dir/iso"
-cp -r specs expected "$dir/iso/"
+cp -r treedb_pg/specs treedb_pg/expected "$dir/iso/"
 [ "$(id -u)" -eq 0 ] && chown -R postgres "$dir/iso"
 trap 'stop_server "$dir" immediate 2>/dev/null || true' EXIT
 start_cluster "$dir" "$port"
@@ -23,7 +23,7 @@ if [ "${1:-}" = --on-treedb ]; then
 fi
 specs=("$@")
 if [ ${#specs[@]} -eq 0 ]; then
-    for file in $(grep -l "$uses" specs/*.spec); do
+    for file in $(grep -l "$uses" treedb_pg/specs/*.spec); do
         name=${file##*/}
         specs+=("${name%.spec}")
     done

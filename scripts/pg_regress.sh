@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# pg_regress over sql/ and expected/, on a temporary cluster.
+# pg_regress over treedb_pg/sql and treedb_pg/expected, on a temporary cluster.
 #
-#   scripts/pg_regress.sh [TEST..]         default: everything in sql/schedule
+#   scripts/pg_regress.sh [TEST..]         default: everything in treedb_pg/sql/schedule
 #   scripts/pg_regress.sh --on-treedb [TEST..]  collections are tables USING treedb; default: what in the schedule makes collections
 #   KEEP=1                                 keep the results of a run that passed too
 set -euo pipefail
@@ -10,18 +10,18 @@ cd "$(dirname "$0")/.."
 install_dev
 
 dir=$(work_dir)
-cp -r sql expected "$dir/"
+cp -r treedb_pg/sql treedb_pg/expected "$dir/"
 settings >"$dir/extra.conf"
 if [ "${1:-}" = --on-treedb ]; then
     shift
     echo "treedb.table_access_method = treedb" >>"$dir/extra.conf"
     if [ $# -eq 0 ]; then
         set -- on_treedb
-        for name in $(sed -n 's/^test: //p' sql/schedule); do
+        for name in $(sed -n 's/^test: //p' treedb_pg/sql/schedule); do
             case $name in
                 settings | statistics) ;; # about the setting itself
                 filter_order | find_intersections | hnsw_several | hnsw_thousandth) ;; # which take half a minute each, most of it for indexes
-                *) ! grep -q create_collection "sql/$name.sql" || set -- "$@" "$name" ;;
+                *) ! grep -q create_collection "treedb_pg/sql/$name.sql" || set -- "$@" "$name" ;;
             esac
         done
     fi
@@ -41,7 +41,7 @@ major=$("$PG_CONFIG" --version | sed -n 's/^PostgreSQL \([0-9]*\).*/\1/p')
 for variant in "table_decoding:test_decoding:15 18" "btree_nondeterministic:ICU:15" "hnsw_pgvector:pgvector:18" "btree_lz4_keys:lz4:15"; do
     IFS=: read -r name what where <<<"$variant"
     [ -e "$dir/results/$name.out" ] || continue
-    if ! cmp -s "$dir/results/$name.out" "expected/${name}_1.out"; then
+    if ! cmp -s "$dir/results/$name.out" "treedb_pg/expected/${name}_1.out"; then
         echo "summary: $name: the server has $what"
     else
         echo "summary: $name: the server has no $what, the test ended at once"

@@ -52,7 +52,7 @@ class Cluster:
         self.start()
         with self.connect() as db:
             db.execute("CREATE EXTENSION treedb")
-            db.execute((ROOT / "sql" / "collations.sql").read_text())
+            db.execute((ROOT / "treedb_pg" / "sql" / "collations.sql").read_text())
         return self
 
     def set(self, *lines):

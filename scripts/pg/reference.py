@@ -5,7 +5,7 @@ PAGE = ROOT / "docs" / "postgres.md"
 BEGIN = "<!-- reference: made by scripts/pg_versions.sh --write-reference -->"
 END = "<!-- end of reference -->"
 
-# What a caller needs beside USAGE of schema treedb; sql/privileges.sql tests it. Functions that are not here need nothing:
+# What a caller needs beside USAGE of schema treedb; treedb_pg/sql/privileges.sql tests it. Functions that are not here need nothing:
 # they read their arguments, or the catalog.
 READS, INSERTS, UPDATES, DELETES, OWNS = "SELECT", "INSERT", "SELECT, UPDATE; with upsert INSERT", "SELECT, DELETE", "owner of the table"
 NEEDS = {

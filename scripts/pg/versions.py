@@ -207,7 +207,7 @@ def database(cluster, name, collations=True):
     try:
         with connect(cluster, name) as db:
             if collations:
-                db.execute((ROOT / "sql" / "collations.sql").read_text())
+                db.execute((ROOT / "treedb_pg" / "sql" / "collations.sql").read_text())
             yield db
     finally:
         with cluster.connect() as db:
