@@ -76,9 +76,6 @@ impl Slots {
 
 /// Vectors of at most this many dimensions are stored in their nodes, whatever else they have.
 const EXACT: usize = 64;
-/// Graphs are built by codes of 8 bits from so many dimensions on, which takes a fifth less time or better; for shorter vectors it would
-/// be a twentieth.
-const BUILT_BY_CODES: usize = 64;
 /// Links have codes from so many dimensions on.
 const CODED: usize = 16;
 
@@ -228,9 +225,9 @@ impl Layout {
         layout
     }
 
-    /// A graph is built by the vectors themselves, not by codes of 8 bits.
+    /// A graph is built by the vectors themselves, not by codes of 8 bits, which is faster for longer ones.
     pub(super) fn builds_exactly(&self) -> bool {
-        self.dimensions < BUILT_BY_CODES
+        self.dimensions <= EXACT
     }
 
     /// Where only the way to the nearest ones is looked for, vectors are compared by codes of 8 bits, or of bits. Not where lengths
