@@ -38,6 +38,12 @@ pub(super) mod phase {
 
 /// After so many rows the memory of the graph is measured again.
 const MEASURED: usize = 512;
+/// By so many vectors, the first, it is decided whether codes tell them apart.
+const SAMPLED: usize = 256;
+/// They do not where vectors have so much more in common than they differ, as the squares of lengths: a code of 8 bits is of the whole
+/// vector. *Measured*, 96 dimensions, cosine, recall at `ef` 20 by codes and by vectors: .68 and .68 at 48, .58 and .68 at 190, .22 and .67
+/// at 770.
+const ALIKE: f64 = 32.0;
 
 /// What an index declares.
 fn declared(index: Index<'_>) -> Meta {
@@ -99,14 +105,15 @@ struct Collecting {
     /// The vectors, if the graph does not have them any more.
     spilled: Option<SpilledVectors>,
     threads: usize,
+    meta: Meta,
 }
 
 impl Collecting {
     fn new(meta: &Meta, threads: usize) -> Collecting {
-        let graph = MemoryGraph::new(meta.kind.metric, meta.dimensions, meta.limits());
+        let graph = new_graph(meta);
         let graph = if meta.layout().builds_exactly() { graph.exact() } else { graph };
         let builder = Builder::new(graph, threads, Backend);
-        Collecting { builder, rows: Vec::new(), spilled: None, threads }
+        Collecting { builder, rows: Vec::new(), spilled: None, threads, meta: *meta }
     }
 
     fn add(&mut self, row: pg_sys::ItemPointerData, vector: &[f32]) {
@@ -114,7 +121,24 @@ impl Collecting {
         if self.builder.add(vector).is_ok() {
             self.rows.push(row);
             self.spilled.iter_mut().for_each(|spilled| spilled.push(vector));
+            if self.rows.len() == SAMPLED {
+                self.build_exactly_if_alike();
+            }
         }
+    }
+
+    /// Begins again with a graph that is built by the vectors, if their codes would not tell them apart.
+    fn build_exactly_if_alike(&mut self) {
+        let graph = self.builder.graph();
+        if !graph.can_forget_vectors() || !are_alike(graph) {
+            return;
+        }
+        let mut exact = Builder::new(new_graph(&self.meta).exact(), self.threads, Backend);
+        for node in 0..graph.len() as u32 {
+            let added = exact.add(graph.vector(node));
+            debug_assert!(added.is_ok(), "the vector is in a graph already");
+        }
+        self.builder = exact;
     }
 
     /// Puts the vectors into a temporary file; false if they are there already, or if the graph is built by them.
@@ -139,10 +163,35 @@ impl Collecting {
         bytes > maintenance_memory() || graph.is_full()
     }
 
-    fn finish(self) -> Collected {
-        let Collecting { builder, rows, spilled, threads } = self;
+    fn finish(mut self) -> Collected {
+        if self.rows.len() < SAMPLED {
+            self.build_exactly_if_alike();
+        }
+        let Collecting { builder, rows, spilled, threads, .. } = self;
         Collected { graph: builder.finish(), rows, spilled, threads }
     }
+}
+
+/// An empty graph of codes.
+fn new_graph(meta: &Meta) -> MemoryGraph {
+    MemoryGraph::new(meta.kind.metric, meta.dimensions, meta.limits())
+}
+
+/// Whether the vectors of a graph have far more in common than they differ: those of places that are near each other and far from zero.
+fn are_alike(graph: &MemoryGraph) -> bool {
+    let count = graph.len() as f64;
+    let (mut mean, mut squares) = (Vec::new(), 0.0);
+    for node in 0..graph.len() as u32 {
+        let (vector, unit) = (graph.vector(node), graph.unit(node));
+        mean.resize(vector.len(), 0.0);
+        for (sum, element) in mean.iter_mut().zip(vector) {
+            let element = f64::from(element * unit);
+            *sum += element / count;
+            squares += element * element / count;
+        }
+    }
+    let common: f64 = mean.iter().map(|element| element * element).sum();
+    common > ALIKE * (squares - common)
 }
 
 /// A graph in memory, and the rows of its nodes.
