@@ -43,7 +43,7 @@ const SAMPLED: usize = 256;
 /// They do not where vectors have so much more in common than they differ, as the squares of lengths: a code of 8 bits is of the whole
 /// vector. *Measured*, 96 dimensions, cosine, recall at `ef` 20 by codes and by vectors: .68 and .68 at 48, .58 and .68 at 190, .22 and .67
 /// at 770.
-const ALIKE: f64 = 32.0;
+const ALIKE: f64 = 16.0;
 
 /// What an index declares.
 fn declared(index: Index<'_>) -> Meta {
