@@ -682,6 +682,38 @@ def a_check_reports_compressed_keys_that_are_damaged(cluster):
         db.execute("DROP TABLE deep")
 
 
+def a_check_reports_included_values_that_are_damaged(cluster):
+    """Included values are compared with those of the rows: one that cannot be decompressed is reported as one that is another."""
+    with cluster.connect() as db:
+        db.execute("CREATE TABLE kept (id int, v text)")
+        db.execute("INSERT INTO kept SELECT i, repeat('common', 1990) || lpad(i::text, 60, '0') FROM generate_series(1, 20) i")
+        db.execute("CREATE INDEX kept_id ON kept USING treedb_btree (id) INCLUDE (v)")
+        same(lines(db, "SELECT treedb.check('kept', true)"), [], "check of the whole index")
+        db.execute("CHECKPOINT")
+        path = one(db, "SELECT pg_relation_filepath('kept_id')")
+        leaf = one(db, "SELECT min(block) FROM treedb.index_pages('kept_id') WHERE kind = 'leaf'")
+    cluster.stop()
+    file = cluster.data / path
+    whole = file.read_bytes()
+    at = whole.index((12000).to_bytes(4, "big"), leaf * PAGE, (leaf + 1) * PAGE)
+    same(whole[at + 5:at + 11], b"common", "what is compressed")
+    wrong_length = whole[:at] + (12001).to_bytes(4, "big") + whole[at + 4:]
+    no_method = whole[:at] + (3 << 30 | 12000).to_bytes(4, "big") + whole[at + 4:]
+    other_value = whole[:at + 6] + b"x" + whole[at + 7:]
+    for damaged in (wrong_length, no_method, other_value):
+        file.write_bytes(damaged)
+        cluster.start()
+        with cluster.connect() as db:
+            found = lines(db, "SELECT treedb.check('kept', true)")
+            check(len(found) == 1 and "has other included values" in found[0], f"{found}")
+        cluster.stop()
+    file.write_bytes(whole)
+    cluster.start()
+    with cluster.connect() as db:
+        same(lines(db, "SELECT treedb.check('kept', true)"), [], "check of the index as it was")
+        db.execute("DROP TABLE kept")
+
+
 def long_work_can_be_cancelled(cluster):
     with cluster.connect() as db:
         db.execute("CREATE TABLE long (id int, v text) USING treedb")
@@ -1039,7 +1071,7 @@ def writers_of_one_unique_index_over_arrays_never_share_an_element_and_never_dea
 TESTS = [writers_of_one_unique_index_over_arrays_never_share_an_element_and_never_deadlock,
          vacuum_waits_for_the_page_of_an_index_only_scan, pages_that_a_crash_left_empty_are_used_again,
          a_build_shows_how_far_it_is, a_build_of_a_graph_shows_how_far_it_is, a_check_goes_on_beside_changes_and_reports_none_of_them,
-         a_check_finds_what_is_missing_and_what_is_too_much, a_check_reports_compressed_keys_that_are_damaged, damaged_bytes_of_a_compressed_key_are_errors, long_work_can_be_cancelled,
+         a_check_finds_what_is_missing_and_what_is_too_much, a_check_reports_compressed_keys_that_are_damaged, a_check_reports_included_values_that_are_damaged, damaged_bytes_of_a_compressed_key_are_errors, long_work_can_be_cancelled,
          a_dump_restores_tables_and_indexes, a_standby_answers_as_the_primary,
          a_check_finds_a_wrong_code_of_a_neighbour, a_backward_scan_of_a_damaged_index_never_goes_round, an_entry_that_says_that_a_text_is_minus_zero_has_its_text,
          pages_that_lead_back_end_every_walk, damaged_pages_are_errors_and_never_crashes]

@@ -67,6 +67,25 @@ SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
 -- A partial index serves where its filter is known to hold.
 SELECT pg_temp.searches($$SELECT FROM a, sparse c WHERE c.doc -> 'kind' = a.kind AND c.doc @@ '{"part": 3}'$$);
 SELECT pg_temp.searches($$SELECT FROM a, sparse c WHERE c.doc -> 'kind' = a.kind$$);
+-- A value that is not known does not tell that its filter holds, whatever value stands for it: one on the same path would have to be read as a whole table.
+SELECT create_collection(name) FROM unnest('{partial,pairs}'::text[]) name;
+ALTER TABLE partial SET (autovacuum_enabled = off); ALTER TABLE pairs SET (autovacuum_enabled = off);
+INSERT INTO partial SELECT * FROM first;
+INSERT INTO pairs SELECT * FROM first;
+SELECT create_index('partial', '{"n": 1}', '{"partialFilterExpression": {"n": {"$gt": 0}}}'), create_index('partial', '{"kind": 1, "n": 1}', '{"partialFilterExpression": {"part": {"$gt": 1}}}'), create_index('pairs', '{"kind": 1, "n": 1}');
+ANALYZE partial, pairs;
+SELECT pg_temp.searches($$SELECT FROM a, partial c WHERE c.doc -> 'n' = a.x$$);
+SELECT pg_temp.searches($$SELECT FROM a, partial c WHERE c.doc -> 'n' >= a.x AND c.doc -> 'kind' = a.kind$$);
+-- What is greater than a number may be a text here, but not in a filter.
+SELECT pg_temp.searches($$SELECT FROM a, partial c WHERE c.doc -> 'n' = a.x AND c.doc -> 'n' > '5'$$);
+SELECT pg_temp.searches($$SELECT FROM a, partial c WHERE c.doc -> 'n' = a.x AND c.doc @@ '{"n": {"$gt": 5}}'$$);
+SELECT pg_temp.searches($$SELECT FROM a, partial c WHERE c.doc -> 'n' = a.x AND c.doc -> 'kind' = a.kind AND c.doc @@ '{"part": 3}'$$);
+-- What contradicts a value that stands for one that is not known bounds an index as other conditions do.
+SELECT pg_temp.searches($$SELECT FROM a, pairs c WHERE c.doc -> 'n' = a.x AND c.doc @@ '{"kind": "k1", "n": {"$gte": 100}}'$$);
+PREPARE listed(bson_value[], bson_value) AS SELECT FROM one WHERE doc -> 'n' = ANY ($1) AND doc -> 'n' > $2;
+SET plan_cache_mode = force_generic_plan;
+SELECT pg_temp.searches($$EXECUTE listed('{5,7}', '3')$$);
+RESET plan_cache_mode;
 -- Two fields of one array do not bound the same entries: nothing waits for both tables.
 SELECT pg_temp.searches($$SELECT FROM a, b, arrays c WHERE c.doc -> 'o.x' = a.x AND c.doc -> 'o.y' = b.y$$);
 -- A condition on a path of no index is left to the server.

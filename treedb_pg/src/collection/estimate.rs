@@ -30,6 +30,9 @@ use crate::types::{bson, value};
 /// Answers of each kind that are kept: as many as a statement with many joins asks for again and again.
 const KEPT: usize = 64;
 
+/// The bytes of all that they answer, in which filters may have many values. What is longer is kept alone.
+const KEPT_BYTES: usize = 1 << 20;
+
 /// The planner asks several times about each call (for its rows, the cost of a function scan, and the cost of ours), and about
 /// each filter.
 struct Asked<T> {
@@ -71,9 +74,16 @@ fn once_of<T: Clone>(
     let estimate = estimate();
     answers.with_borrow_mut(|asked| {
         asked.retain(|one| one.key.0 == key.0);
-        if asked.len() >= KEPT {
-            asked.remove(0);
-        }
+        let kept: usize = asked.iter().map(|one| one.key.1.len()).sum();
+        let mut too_many = (kept + key.1.len()).saturating_sub(KEPT_BYTES);
+        let full = usize::from(asked.len() >= KEPT);
+        let dropped = asked.iter().take_while(|one| {
+            let is_dropped = too_many > 0;
+            too_many = too_many.saturating_sub(one.key.1.len());
+            is_dropped
+        });
+        let dropped = dropped.count().max(full);
+        asked.drain(..dropped);
         asked.push(Asked { key, estimate: estimate.clone() });
     });
     estimate
@@ -315,29 +325,34 @@ pub(super) fn fields_of_indexes(table: Scanned, paths: PathNames<'_>) -> Vec<Vec
     fields
 }
 
-/// By which of `paths` indexes find the rows of the first of two filters, or of the second if the conditions
-/// of the first contradict each other.
-pub(super) fn searched_by(table: Scanned, filters: [&[u8]; 2], paths: PathNames<'_>) -> Vec<SearchedBy> {
+/// By which of `paths` indexes find the rows of a filter in which some values stand for others, of which a part may be known.
+pub(super) fn searched_by(
+    table: Scanned,
+    filter: &[u8],
+    known: Option<&[u8]>,
+    paths: PathNames<'_>,
+) -> Vec<SearchedBy> {
     let number = table.table.to_u32().to_le_bytes();
-    let mut asked: Vec<&[u8]> = vec![&number];
-    asked.extend(filters);
+    let mut asked: Vec<&[u8]> = vec![&number, filter, known.unwrap_or_default()];
     asked.extend(paths);
     let found = once_of(&SEARCHED, &asked, || {
         let paths: Vec<_> = paths.iter().map(|path| text::to_utf8(path)).collect();
         let positions = |names: &[String]| -> Vec<usize> {
             names.iter().filter_map(|name| paths.iter().position(|path| *path == **name)).collect()
         };
-        let found = filters.into_iter().find_map(|filter| {
-            let query = Query::new(Filter::parse(bson::document(filter)).ok()?);
-            let reader = Reader::for_estimate_of(Table::of_plan(table), &query);
-            Plan::searched_fields(&reader, &query)
-        });
+        let query = Query::new(Filter::parse(bson::document(filter)).ok()?);
+        let known = match known {
+            Some(known) => Filter::parse(bson::document(known)).ok()?,
+            None => Filter::all(),
+        };
+        let reader = Reader::for_estimate_of(Table::of_plan(table), &query);
+        let found = Plan::searched_fields(&reader, &query, &known);
         let by = |fields: &SearchedFields| SearchedBy {
             bounding: positions(&fields.bounding),
             tested: positions(&fields.tested),
             multikey: fields.multikey,
         };
-        Some(found?.iter().map(by).collect())
+        Some(found.iter().map(by).collect())
     });
     found.unwrap_or_default()
 }

@@ -170,8 +170,13 @@ impl FilteredRows for FilterRows {
         estimate::fields_of_indexes(table, paths)
     }
 
-    fn searched_by(table: Scanned, filters: [&[u8]; 2], paths: PathNames<'_>) -> Vec<SearchedBy> {
-        estimate::searched_by(table, filters, paths)
+    fn searched_by(
+        table: Scanned,
+        filter: &[u8],
+        known: Option<&[u8]>,
+        paths: PathNames<'_>,
+    ) -> Vec<SearchedBy> {
+        estimate::searched_by(table, filter, known, paths)
     }
 
     fn estimate_unknown(table: Scanned, keys: f64, rows: f64) -> Estimate {

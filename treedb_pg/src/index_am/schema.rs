@@ -305,9 +305,35 @@ impl Schema {
         }))
     }
 
-    /// Whether two values of entries with this key give back the same columns, whatever they are compressed by.
-    pub(super) fn same_columns(&self, key: &[u8], a: &[u8], b: &[u8]) -> bool {
-        a == b || !self.included.is_empty() && self.values(key, a).eq(self.values(key, b))
+    /// Whether two values of entries with the same key give back the same columns, whatever they are compressed by: not if one is damaged.
+    pub(super) fn same_columns(&self, a: &[u8], b: &[u8]) -> bool {
+        a == b || self.plain_columns(a).is_some_and(|columns| self.plain_columns(b) == Some(columns))
+    }
+
+    /// The numbers of the columns that are minus zero, and the bytes of the included ones, decompressed (`None` for NULL); `None` if the
+    /// value of the entry is damaged.
+    fn plain_columns<'e>(&self, value: &'e [u8]) -> Option<(&'e [u8], Vec<Option<Cow<'e, [u8]>>>)> {
+        if self.included.is_empty() {
+            return Some((value, Vec::new()));
+        }
+        let (count, rest) = value.split_first()?;
+        let (zeros, mut rest) = rest.split_at_checked(usize::from(*count))?;
+        let mut included = Vec::with_capacity(self.included.len());
+        for layout in &self.included {
+            let (marker, after) = rest.split_first()?;
+            rest = after;
+            included.push(match *marker {
+                VALUE => {
+                    let (value, after) = after
+                        .split_at_checked(stored::size(*layout).or_else(|| stored::prefixed_len(after))?)?;
+                    rest = after;
+                    Some(stored::plain_quietly(value, *layout)?)
+                }
+                NULL_LAST => None,
+                _ => return None,
+            });
+        }
+        rest.is_empty().then_some((zeros, included))
     }
 
     /// Whether a key of an index in the order of bytes has compressed columns.

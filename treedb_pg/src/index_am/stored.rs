@@ -68,12 +68,17 @@ impl<'a> Stored<'a> {
         }
     }
 
+    /// The bytes, decompressed; `None` if they cannot be.
+    fn plain_quietly(&self) -> Option<Cow<'a, [u8]>> {
+        match self {
+            Stored::Plain(bytes) => Some(Cow::Borrowed(bytes)),
+            Stored::Compressed(bytes) => compression::decompress_quietly(bytes, usize::MAX).map(Cow::Owned),
+        }
+    }
+
     /// Whether it can be decompressed.
     pub(super) fn is_intact(&self) -> bool {
-        match self {
-            Stored::Plain(_) => true,
-            Stored::Compressed(bytes) => compression::decompress_quietly(bytes, usize::MAX).is_some(),
-        }
+        self.plain_quietly().is_some()
     }
 }
 
@@ -137,6 +142,14 @@ pub(super) fn read_prefixed(value: &[u8]) -> Option<Stored<'_>> {
     let (from, len, compressed) = parts(value)?;
     let bytes = value.get(from..)?.get(..len)?;
     Some(if compressed { Stored::Compressed(bytes) } else { Stored::Plain(bytes) })
+}
+
+/// The bytes of the value of a column that is passed like this, decompressed; `None` if they are damaged.
+pub(super) fn plain_quietly(value: &[u8], layout: Layout) -> Option<Cow<'_, [u8]>> {
+    match size(layout) {
+        Some(_) => Some(value.into()),
+        None => read_prefixed(value)?.plain_quietly(),
+    }
 }
 
 /// A value with a length, to be returned.

@@ -10,6 +10,7 @@
 //! | 16 | an argument more for `EvalPlanQualInit` and `tuplesort_getdatum`; lengths of WAL data are unsigned | [`begin_recheck`], [`sorted_datum`], [`register_data`], [`register_buffer_data`] |
 //! | 16 | the server makes sort keys of the C library | [`LibraryLocale`] |
 //! | 16 | "a page is reused" says whether the table is a catalog to logical decoding | [`ReusedPage`] |
+//! | 16 | conditions of outer joins that may change places have several forms | [`has_several_forms`] |
 //! | 17 | no `old_snapshot_threshold` | [`expect_not_too_old`] |
 //! | 17 | whether workers may build an index is the access method's to say | [`complete`] |
 //! | 17 | an ordered index returns its order whatever arrays it is searched by | nothing: it always did |
@@ -51,6 +52,22 @@ pub(super) unsafe fn file(relation: pg_sys::Relation) -> FileLocator {
         #[cfg(not(feature = "pg15"))]
         return (*relation).rd_locator;
     }
+}
+
+/// Whether a condition of a join is one of several forms of it, of which a plan has one.
+///
+/// # Safety
+/// A condition of the planner's.
+pub(super) unsafe fn has_several_forms(condition: *const pg_sys::RestrictInfo) -> bool {
+    #[cfg(feature = "pg15")]
+    let several = {
+        let _ = condition;
+        false
+    };
+    #[cfg(not(feature = "pg15"))]
+    // SAFETY: the caller's.
+    let several = unsafe { (*condition).has_clone || (*condition).is_clone };
+    several
 }
 
 /// The number of a relation's files: another one after each rewrite.

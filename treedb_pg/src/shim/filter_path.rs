@@ -35,7 +35,7 @@ use super::row_order::{AskedOrder, RowOrder};
 use super::scan_node::new_plan;
 use super::streamed::{Argument, Estimate};
 use super::unknown_terms::Terms;
-use super::unknown_values::Like;
+use super::unknown_values::{PlaceholderFilter, without_comparisons};
 use super::value_condition::{ValueConditions, ValueFunction, Wanted};
 use super::{catalog, compat, error_frame, scan_team};
 
@@ -66,7 +66,7 @@ pub(crate) struct FilterPaths {
     estimate: fn(Scanned, &Argument<'_>, bool, Option<&RowOrder>) -> Option<Estimate>,
     share: fn(Scanned, &Argument<'_>, bool) -> Option<f64>,
     pub(super) fields_of_indexes: fn(Scanned, PathNames<'_>) -> Vec<Vec<usize>>,
-    searched_by: fn(Scanned, [&[u8]; 2], PathNames<'_>) -> Vec<SearchedBy>,
+    searched_by: fn(Scanned, &[u8], Option<&[u8]>, PathNames<'_>) -> Vec<SearchedBy>,
     estimate_unknown: fn(Scanned, f64, f64) -> Estimate,
     pub(super) statistics: fn(Scanned, &[u8]) -> Option<ValueStatistics>,
 }
@@ -158,17 +158,22 @@ pub(super) unsafe fn add_paths(
         let known = searches.iter().rev().find_map(Search::fixed);
         let hidden = are_rows_hidden(root);
         let terms = if hidden { Terms::default() } else { Terms::of(root, rel, table, filters) };
-        // What is known beside values that are not: each condition is searched for once.
-        let given = |others| {
+        // What is known beside values that are not: each condition is searched for once. By the paths of which comparisons are left out.
+        let mut beside: Vec<(Vec<bool>, Option<Datum<'_>>)> = vec![(vec![false; on_values.len()], known)];
+        let mut given = |others| {
             let unknown = terms.given(others, filters)?;
-            let beside = match unknown.others_known(&on_values) {
-                Some(others) => {
+            let compared = unknown.has_comparisons(&on_values);
+            let beside = match beside.iter().find(|(left_out, _)| *left_out == compared) {
+                Some((_, beside)) => *beside,
+                None => {
+                    let others = without_comparisons(&on_values, &compared);
                     let searches = Search::all(root, own, &others, number, table, filters);
-                    searches.iter().rev().find_map(Search::fixed)
+                    let found = searches.iter().rev().find_map(Search::fixed);
+                    beside.push((compared, found));
+                    found
                 }
-                None => known,
             };
-            Some(unknown.and(beside, filters))
+            Some(unknown.and(beside, known, filters))
         };
         searches.extend(given(ptr::null_mut()));
         let joined =
@@ -226,7 +231,7 @@ pub(super) struct Search<'a> {
     /// Whether the filter is one that a function of ours makes, or has made, of the other argument of an operator.
     implied: bool,
     /// Of values that are known when the statement is executed: what is known of it before.
-    like: Option<Like>,
+    placeholders: Option<PlaceholderFilter>,
 }
 
 impl Search<'_> {
@@ -250,7 +255,7 @@ impl Search<'_> {
             }
             let implied = operator.filter.is_some();
             let condition = if implied { ptr::null_mut() } else { condition.clause };
-            Some(Search { filter, value, condition, implied, like: None })
+            Some(Search { filter, value, condition, implied, placeholders: None })
         }
     }
 
@@ -305,13 +310,13 @@ impl Search<'_> {
         let filter = document_constant(filter);
         // SAFETY: a constant of a type of variable length.
         let value = unsafe { argument_of(filter, |_| None) };
-        Search { filter, value, condition: ptr::null_mut(), implied: true, like: None }
+        Search { filter, value, condition: ptr::null_mut(), implied: true, placeholders: None }
     }
 
     /// That for a filter which is made when the statement is executed.
-    pub(super) fn unknown(filter: *mut pg_sys::Node, like: Like) -> Self {
+    pub(super) fn unknown(filter: *mut pg_sys::Node, placeholders: PlaceholderFilter) -> Self {
         let value = Argument::Expression(None);
-        Search { filter, value, condition: ptr::null_mut(), implied: true, like: Some(like) }
+        Search { filter, value, condition: ptr::null_mut(), implied: true, placeholders: Some(placeholders) }
     }
 
     /// That for every row.
@@ -353,12 +358,12 @@ unsafe fn add_path(
             let wanted = to_be_found(rel, filters, table, search, order.order.wanted);
             RowOrder { wanted, ..order.order.clone() }
         });
-        let estimate = match &search.like {
-            Some(like) => {
+        let estimate = match &search.placeholders {
+            Some(placeholders) => {
                 let in_order = asked.as_ref().is_none_or(|order| {
                     (filters.estimate)(table, &search.value, exact, Some(order)).is_some()
                 });
-                in_order.then(|| estimate_unknown(root, rel, filters, (table, like), outer)).flatten()
+                in_order.then(|| estimate_unknown(root, rel, filters, (table, placeholders), outer)).flatten()
             }
             None => (filters.estimate)(table, &search.value, exact, asked.as_ref()),
         };
@@ -396,14 +401,15 @@ unsafe fn estimate_unknown(
     root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
     filters: &FilterPaths,
-    (table, like): (Scanned, &Like),
+    (table, placeholders): (Scanned, &PlaceholderFilter),
     outer: pg_sys::Relids,
 ) -> Option<Estimate> {
-    let indexes = (filters.searched_by)(table, [&like.all, &like.alone], &like.paths());
+    let PlaceholderFilter { filter, known, .. } = placeholders;
+    let indexes = (filters.searched_by)(table, filter, known.as_deref(), &placeholders.paths());
     let estimates = indexes.iter().filter_map(|by| {
         // SAFETY: lists and sets of the planner's.
         unsafe {
-            let (bounding, all) = like.conditions(by, (*rel).lateral_relids, outer)?;
+            let (bounding, all) = placeholders.conditions(by, (*rel).lateral_relids, outer)?;
             let left_by = |conditions| {
                 let (number, inner) = ((*rel).relid as i32, pg_sys::JoinType::JOIN_INNER);
                 let share = pg_sys::clauselist_selectivity(root, conditions, number, inner, ptr::null_mut());

@@ -106,9 +106,14 @@ pub(crate) trait FilteredRows: Sized + 'static {
     /// all paths, each alone. It must not raise errors either.
     fn fields_of_indexes(table: Scanned, paths: PathNames<'_>) -> Vec<Vec<usize>>;
 
-    /// By which of `paths` indexes find the rows of a filter: the first of two, or the other one if the conditions of the first
-    /// contradict each other. It must not raise errors either.
-    fn searched_by(table: Scanned, filters: [&[u8]; 2], paths: PathNames<'_>) -> Vec<SearchedBy>;
+    /// By which of `paths` indexes find the rows of a filter in which some values stand for others, of which a part may be `known`. It must
+    /// not raise errors either.
+    fn searched_by(
+        table: Scanned,
+        filter: &[u8],
+        known: Option<&[u8]>,
+        paths: PathNames<'_>,
+    ) -> Vec<SearchedBy>;
 
     /// What it takes to find `rows` rows by an index of which as many entries as `keys` are read. It must not raise errors either.
     fn estimate_unknown(table: Scanned, keys: f64, rows: f64) -> Estimate;

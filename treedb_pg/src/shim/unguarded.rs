@@ -107,7 +107,18 @@ pub(super) unsafe fn nth(list: *const List, at: usize) -> *mut c_void {
     unsafe { (*(*list).elements.add(at)).ptr_value }
 }
 
-/// The same of a list of numbers.
+/// The elements of a list of pointers.
+///
+/// # Safety
+/// A list of such pointers, which stays as it is.
+pub(super) unsafe fn elements<T>(list: *const List) -> impl Iterator<Item = *mut T> {
+    // SAFETY: the caller's; the empty list is a null pointer.
+    let count = unsafe { list.as_ref() }.map_or(0, |list| list.length as usize);
+    // SAFETY: the caller's.
+    (0..count).map(move |at| unsafe { nth(list, at).cast() })
+}
+
+/// The same as [`nth`] of a list of numbers.
 ///
 /// # Safety
 /// A list of numbers with more than `at` elements.

@@ -11,8 +11,8 @@ use pgrx::pg_sys;
 use super::error_frame;
 use super::filter_path::FilterPaths;
 use super::filter_scan::Scanned;
-use super::unguarded;
-use super::unknown_values::{UnknownValues, like};
+use super::unguarded::elements;
+use super::unknown_values::{UnknownValues, placeholder_filter};
 use super::value_condition::{Comparison, Other, ValueAt, sides};
 
 /// Most sets of other tables that are tried for each condition: as many as the server tries for an index.
@@ -69,7 +69,7 @@ impl Terms {
         // SAFETY: lists and sets of the planner's.
         unsafe {
             let number = (*rel).relid;
-            let own = conditions((*rel).baserestrictinfo).filter_map(|condition| {
+            let own = elements((*rel).baserestrictinfo).filter_map(|condition| {
                 let (path, other) = searched(root, condition, number, table, filters)?;
                 Some(Term { path, other, condition, others: ptr::null_mut() })
             });
@@ -83,7 +83,7 @@ impl Terms {
                 let others = pg_sys::bms_del_member(others, number as i32);
                 (pg_sys::bms_num_members(others) > 0).then_some(Term { path, other, condition, others })
             };
-            let mut joins: Vec<Term> = conditions((*rel).joininfo).filter_map(between).collect();
+            let mut joins: Vec<Term> = elements((*rel).joininfo).filter_map(between).collect();
             let mut equal = Sought { number, table, filters, wanted: None, found: Vec::new() };
             if (*rel).has_eclass_joins {
                 equal.ask(root, rel);
@@ -106,9 +106,11 @@ impl Terms {
             own.retain(|term| is_indexed(&term.path));
             joins.retain(|term| is_indexed(&term.path));
             for wanted in std::mem::take(&mut equal.found) {
-                if is_indexed(&wanted.1) && like(&wanted.1, &[Comparison::Equal], filters).is_some() {
+                if is_indexed(&wanted.1)
+                    && placeholder_filter(&wanted.1, &[Comparison::Equal], filters).is_some()
+                {
                     equal.wanted = Some(wanted);
-                    joins.extend(conditions(equal.ask(root, rel)).filter_map(between));
+                    joins.extend(elements(equal.ask(root, rel)).filter_map(between));
                 }
             }
             Terms { own, joins, paths, indexes }
@@ -202,15 +204,6 @@ impl Terms {
     }
 }
 
-/// The conditions in a list.
-///
-/// # Safety
-/// Such a list, which stays as it is.
-unsafe fn conditions(list: *mut pg_sys::List) -> impl Iterator<Item = *mut pg_sys::RestrictInfo> {
-    // SAFETY: the caller's.
-    unsafe { (0..pg_sys::list_length(list) as usize).map(move |at| unguarded::nth(list, at).cast()) }
-}
-
 fn has_set(sets: &[pg_sys::Relids], set: pg_sys::Relids) -> bool {
     // SAFETY: sets of the planner's.
     sets.iter().any(|known| unsafe { pg_sys::bms_equal(*known, set) })
@@ -244,7 +237,7 @@ unsafe fn searched(
         let fixed = !pg_sys::bms_is_member(number as i32, pg_sys::pull_varnos(root, *expression))
             && !pg_sys::contain_volatile_functions(*expression)
             && !pg_sys::contain_subplans(*expression);
-        let known_path = fixed && like(&value.path, &[Comparison::Equal], filters).is_some();
+        let known_path = fixed && placeholder_filter(&value.path, &[Comparison::Equal], filters).is_some();
         known_path.then_some((value.path, other))
     }
 }

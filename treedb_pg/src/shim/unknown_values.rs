@@ -9,8 +9,8 @@
 //! the table and several others are searched for together where an index has the paths of all ([`super::unknown_terms`]): its path is
 //! parameterized by all these tables.
 //!
-//! Which index it will be is not known either. Each that a filter of the same form is searched by is estimated, and the cheapest one counts,
-//! as it will when the values are known.
+//! Which index it will be is not known either. Each that a filter of the same form is searched by, with placeholders for the values, is
+//! estimated, and the cheapest one counts, as it will when the values are known.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -32,8 +32,8 @@ const INT32: u8 = 16;
 pub(super) struct UnknownValues {
     /// The filter that they imply, without those that are known already: an expression.
     filter: *mut pg_sys::Node,
-    /// Filters of that form, for other values.
-    likes: Vec<Vec<u8>>,
+    /// The filters that it is made of, with placeholders for their values.
+    with_placeholders: Vec<Vec<u8>>,
     paths: Vec<AtPath>,
 }
 
@@ -76,7 +76,8 @@ impl UnknownValues {
     /// # Safety
     /// In the planner.
     pub(super) unsafe fn of(by_path: &[(&[u8], Vec<&Term>)], filters: &FilterPaths) -> Option<UnknownValues> {
-        let mut found = UnknownValues { filter: ptr::null_mut(), likes: Vec::new(), paths: Vec::new() };
+        let mut found =
+            UnknownValues { filter: ptr::null_mut(), with_placeholders: Vec::new(), paths: Vec::new() };
         for (path, terms) in by_path {
             // SAFETY: the caller's.
             unsafe { found.add(path, terms, filters) }?;
@@ -109,7 +110,11 @@ impl UnknownValues {
                             let arguments = pg_sys::lappend(ptr::null_mut(), text_constant(path).cast());
                             let filter = call(c"any_value_filter", pg_sys::lappend(arguments, list.cast()))?;
                             self.and_filter(filter)?;
-                            self.likes.push(like(path, &[Comparison::Equal], filters)?);
+                            self.with_placeholders.push(placeholder_filter(
+                                path,
+                                &[Comparison::Equal],
+                                filters,
+                            )?);
                         }
                         None
                     }
@@ -124,7 +129,7 @@ impl UnknownValues {
                 let arguments = pg_sys::lappend(arguments, names.cast());
                 let filter = call(c"values_filter", pg_sys::lappend(arguments, array_of(values).cast()))?;
                 self.and_filter(filter)?;
-                self.likes.push(like(path, &compared, filters)?);
+                self.with_placeholders.push(placeholder_filter(path, &compared, filters)?);
             }
         }
         self.paths.push(at_path);
@@ -144,52 +149,57 @@ impl UnknownValues {
         Some(())
     }
 
-    /// Those of conditions that are known which the filter does not have; `None` if it has none of them.
-    pub(super) fn others_known(&self, known: &[ValueConditions]) -> Option<Vec<ValueConditions>> {
+    /// Of which of these conditions, which are known, the filter has the comparisons, too.
+    pub(super) fn has_comparisons(&self, known: &[ValueConditions]) -> Vec<bool> {
         let has = |conditions: &ValueConditions| {
             self.paths.iter().any(|at_path| at_path.compared && at_path.path == conditions.path)
         };
-        if !known.iter().any(has) {
-            return None;
-        }
-        let others = known.iter().map(|conditions| {
-            let mut others = conditions.clone();
-            if has(conditions) {
-                others.wanted.retain(|wanted| matches!(wanted, Wanted::OneOf(_)));
-            }
-            others
-        });
-        Some(others.filter(|conditions| !conditions.wanted.is_empty()).collect())
+        known.iter().map(has).collect()
     }
 
-    /// The search for them, together with a filter that is known.
-    pub(super) fn and<'a>(self, known: Option<Datum<'_>>, filters: &FilterPaths) -> Search<'a> {
-        let UnknownValues { mut filter, likes, paths } = self;
-        let mut all: Vec<&[u8]> = likes.iter().map(Vec::as_slice).collect();
-        let alone = (filters.filter_of_all)(&all);
-        let known = known.map(Datum::bytes);
-        if let Some(known) = &known {
+    /// The search for them, together with a filter of the other conditions that are known, `beside` them. All that is `known`, of the same
+    /// paths too, is what the search asks for whatever the values are.
+    pub(super) fn and<'a>(
+        self,
+        beside: Option<Datum<'_>>,
+        known: Option<Datum<'_>>,
+        filters: &FilterPaths,
+    ) -> Search<'a> {
+        let UnknownValues { mut filter, with_placeholders, paths } = self;
+        let mut all: Vec<&[u8]> = with_placeholders.iter().map(Vec::as_slice).collect();
+        let beside = beside.map(Datum::bytes);
+        if let Some(beside) = &beside {
             // SAFETY: expressions of the type of documents.
-            if let Some(both) = unsafe { both(document_constant(known), filter) } {
+            if let Some(both) = unsafe { both(document_constant(beside), filter) } {
                 filter = both;
-                all.insert(0, known);
+                all.insert(0, beside);
             }
         }
-        let like = Like { all: (filters.filter_of_all)(&all), alone, paths };
-        Search::unknown(filter, like)
+        let known = known.map(|known| known.bytes().to_vec());
+        Search::unknown(filter, PlaceholderFilter { filter: (filters.filter_of_all)(&all), known, paths })
     }
+}
+
+/// These conditions, those that are marked without comparisons.
+pub(super) fn without_comparisons(known: &[ValueConditions], marked: &[bool]) -> Vec<ValueConditions> {
+    let left = known.iter().zip(marked).map(|(conditions, marked)| {
+        let mut left = conditions.clone();
+        left.wanted.retain(|wanted| !marked || matches!(wanted, Wanted::OneOf(_)));
+        left
+    });
+    left.filter(|conditions| !conditions.wanted.is_empty()).collect()
 }
 
 /// What is known of a search for values that are not.
-pub(super) struct Like {
-    /// A filter of the same form, for other values.
-    pub(super) all: Vec<u8>,
-    /// The same without what is known, which may contradict these values.
-    pub(super) alone: Vec<u8>,
+pub(super) struct PlaceholderFilter {
+    /// Its filter, with placeholders for the values: they may contradict what is known of the same paths.
+    pub(super) filter: Vec<u8>,
+    /// What it asks for whatever the values are.
+    pub(super) known: Option<Vec<u8>>,
     paths: Vec<AtPath>,
 }
 
-impl Like {
+impl PlaceholderFilter {
     /// The paths of the values.
     pub(super) fn paths(&self) -> Vec<&[u8]> {
         self.paths.iter().map(|at_path| &*at_path.path).collect()
@@ -232,9 +242,13 @@ impl Like {
     }
 }
 
-/// A filter of the value at a path that compares so with what is not known: with values that do not contradict each other, of a type for
-/// which an index with arrays helps, too. `None` if there is none, as of a path with positions.
-pub(super) fn like(path: &[u8], comparisons: &[Comparison], filters: &FilterPaths) -> Option<Vec<u8>> {
+/// A filter of the value at a path that compares so with what is not known: with placeholders that do not contradict each other, of a type
+/// for which an index with arrays helps, too. `None` if there is none, as of a path with positions.
+pub(super) fn placeholder_filter(
+    path: &[u8],
+    comparisons: &[Comparison],
+    filters: &FilterPaths,
+) -> Option<Vec<u8>> {
     let is_open =
         |comparison: &Comparison| matches!(comparison, Comparison::Greater | Comparison::GreaterOrEqual);
     // Arrays come after numbers and before dates: what is greater than a number may be one.

@@ -13,12 +13,13 @@ use std::ptr;
 use pgrx::pg_sys;
 
 use super::catalog;
+use super::compat;
 use super::custom_scan::argument_of;
 use super::filter_path::FilterPaths;
 use super::filter_scan::{Scanned, ValueStatistics};
 use super::function::Args;
 use super::streamed::Argument;
-use super::unguarded;
+use super::unguarded::elements;
 use super::value_condition::{Comparison, ValueAt, Wanted};
 
 /// What the server takes for the share of an open range of which it knows nothing, and of one with two bounds.
@@ -31,15 +32,6 @@ const MOST_ARMS: i32 = 100;
 /// Most conditions, those in arms included, that are looked at for those that come before one: as they are looked at for each, more of
 /// them would take time with the square of their number. Those after that many are estimated alone.
 const MOST_CONDITIONS: usize = 500;
-
-/// The elements of a list of nodes.
-///
-/// # Safety
-/// Such a list, which stays as it is.
-unsafe fn nodes(list: *mut pg_sys::List) -> impl Iterator<Item = *mut pg_sys::Node> {
-    // SAFETY: the caller's.
-    unsafe { (0..pg_sys::list_length(list) as usize).map(move |at| unguarded::nth(list, at).cast()) }
-}
 
 /// A condition as the server estimates it: with what it knows of each arm, if it is an OR.
 ///
@@ -176,7 +168,7 @@ impl Asked {
             let mut left = MOST_CONDITIONS;
             let earlier = self
                 .earlier_in(rel.baserestrictinfo, &mut left)
-                .or_else(|| self.earlier_in(rel.joininfo, &mut left))?;
+                .or_else(|| self.earlier_in_joins(rel.joininfo, &mut left))?;
             Some(earlier.into_iter().filter_map(|asked| Some((asked, asked.condition()?))).collect())
         }
     }
@@ -191,7 +183,7 @@ impl Asked {
         let mut earlier = Vec::new();
         // SAFETY: the tag of a node says what structure it is.
         unsafe {
-            for condition in nodes(conditions) {
+            for condition in elements(conditions) {
                 *left = left.checked_sub(1)?;
                 let condition = bare(condition);
                 if (*condition).type_ != pg_sys::NodeTag::T_OpExpr {
@@ -211,6 +203,39 @@ impl Asked {
         None
     }
 
+    /// The same in a list of conditions that are evaluated in joins: not all of them have to be true of the same rows, but those that are not
+    /// of an outer join, or are of the same one. Of one that the server has several forms of, only one is.
+    ///
+    /// # Safety
+    /// A list of conditions of the planner's.
+    unsafe fn earlier_in_joins(&self, conditions: *mut pg_sys::List, left: &mut usize) -> Option<Vec<Asked>> {
+        let mut earlier = Vec::new();
+        // SAFETY: the tag of a node says what structure it is.
+        unsafe {
+            for known in elements::<pg_sys::RestrictInfo>(conditions) {
+                *left = left.checked_sub(1)?;
+                let condition = bare(known.cast());
+                if (*condition).type_ != pg_sys::NodeTag::T_OpExpr {
+                    if let Some(found) = self.earlier_in_arms(condition, left) {
+                        return Some(found);
+                    }
+                    continue;
+                }
+                let comparison = condition.cast::<pg_sys::OpExpr>();
+                let (of, several) = ((*known).outer_relids, compat::has_several_forms(known));
+                if (*comparison).args == self.arguments {
+                    earlier.retain(|(other, _)| !several && pg_sys::bms_equal(*other, of));
+                    return Some(earlier.into_iter().map(|(_, asked)| asked).collect());
+                }
+                if !several {
+                    let (operator, arguments) = ((*comparison).opno, (*comparison).args);
+                    earlier.push((of, Asked { operator, arguments, ..*self }));
+                }
+            }
+        }
+        None
+    }
+
     /// The same in the arms of an OR, if it is one and has no more than [`MOST_ARMS`]: each is looked at for each.
     ///
     /// # Safety
@@ -225,7 +250,7 @@ impl Asked {
             if any.boolop != pg_sys::BoolExprType::OR_EXPR || pg_sys::list_length(any.args) > MOST_ARMS {
                 return None;
             }
-            nodes(any.args).find_map(|arm| {
+            elements(any.args).find_map(|arm| {
                 *left = left.checked_sub(1)?;
                 let arm = bare(arm);
                 let all = arm.cast::<pg_sys::BoolExpr>();

@@ -79,7 +79,7 @@ fn entries(source: &dyn Source, set: &BitmapScan) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
     use super::*;
@@ -88,7 +88,7 @@ mod tests {
     use crate::index::ordered::IndexDef;
 
     /// A collection of which only the size and the indexes are known.
-    struct Counted(u64, Vec<IndexInfo>);
+    pub(in crate::query::plan) struct Counted(pub u64, pub Vec<IndexInfo>);
 
     impl Source for Counted {
         fn indexes(&self) -> &[IndexInfo] {

@@ -33,7 +33,7 @@ mod summary;
 
 use crate::access::{Direction, KeyRange, QueryContext, Source};
 use crate::error::{ErrorCode, QueryError, Result};
-use crate::query::filter::Node;
+use crate::query::filter::{Filter, Node};
 
 pub use estimate::Estimate;
 pub use hint::Hint;
@@ -247,18 +247,18 @@ impl Plan {
         weighed.into_iter().map(alternative).collect()
     }
 
-    /// By which fields each useful index is searched for `query`; `None` if its conditions contradict each other. As what the values of the
-    /// query are does not matter, they may be any that stand for others.
-    pub fn searched_fields(source: &dyn Source, query: &Query) -> Option<Vec<SearchedFields>> {
+    /// By which fields each useful index is searched for `query`, in which some values may stand for others that are not known yet. `known`
+    /// has conditions that the query has whatever these are: they alone decide whether a partial index has all documents that match. What
+    /// the values are decides nothing else but whether conditions contradict each other, and these bound the fields of an index as others do.
+    pub fn searched_fields(source: &dyn Source, query: &Query, known: &Filter) -> Vec<SearchedFields> {
         if query.filter.near().is_some() {
-            return Some(Vec::new());
+            return Vec::new();
         }
-        let conditions = query.filter.conjuncts();
-        let mut all = Vec::new();
-        for number in relevant_indexes(source, query, &conditions) {
-            all.extend(ordered::searched_fields(source, number, query, &conditions)?);
-        }
-        Some(all)
+        let (conditions, known) = (query.filter.conjuncts(), known.conjuncts());
+        relevant_indexes(source, query, &conditions)
+            .into_iter()
+            .flat_map(|number| ordered::searched_fields(source, number, query, &conditions, &known))
+            .collect()
     }
 
     /// Whether documents are built from keys, so that rows are fetched only where keys do not suffice.

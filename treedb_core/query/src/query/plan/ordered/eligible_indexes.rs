@@ -93,9 +93,14 @@ pub(super) fn holds_all(def: &IndexDef, query: &Query, conditions: &[&Node]) -> 
     {
         return false;
     }
-    options.partial.as_ref().is_none_or(|partial| {
+    holds_all_if_partial(def, query, conditions)
+}
+
+/// The same as far as partial indexes go.
+pub(super) fn holds_all_if_partial(def: &IndexDef, query: &Query, conditions: &[&Node]) -> bool {
+    def.options.partial.as_ref().is_none_or(|partial| {
         // The filter of the index was parsed with the collation of the index.
-        options.collation == query.collation
+        def.options.collation == query.collation
             && partial
                 .condition::<crate::query::Filter>()
                 .is_some_and(|filter| implied(conditions, filter.root()))

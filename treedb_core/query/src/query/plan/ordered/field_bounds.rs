@@ -131,7 +131,8 @@ fn common(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
     found
 }
 
-fn points(intervals: &[Interval]) -> bool {
+/// True if only single values are allowed.
+pub(super) fn points(intervals: &[Interval]) -> bool {
     intervals.iter().all(|interval| interval.single().is_some())
 }
 
