@@ -38,7 +38,7 @@ SUITES = [
     ("clippy", 15, "cargo clippy --all-targets -- -D warnings && cargo clippy -p treedb_pg -p bench -p instructions --all-targets -- -D warnings",
      "lints, missing docs and undocumented unsafe"),
     ("rustdoc", 10, "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps -p treedb_formats -p treedb_vector -p treedb_storage -p treedb_query"
-     " -p treedb_collections -p treedb_core -p treedb_server", "the documentation builds without warnings"),
+     " -p treedb_collections -p treedb_core -p treedb_protocol -p treedb_server && RUSTDOCFLAGS='-D warnings' cargo doc --no-deps -p treedb_client --all-features", "the documentation builds without warnings"),
     ("cargo", 25, "cargo test --no-fail-fast", "unit, model, crash and wire tests"),
     ("schedules", 8, "cargo test -p treedb_storage --lib --features shuttle -- schedules --nocapture",
      "thread schedules over reader slots, page cache, writer lock, commit group and store"),

@@ -28,11 +28,13 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use treedb_collections::ErrorCode;
+use treedb_protocol::call::{Hello, Request, Welcome};
+use treedb_protocol::frame::{
+    self, ANSWER, CLOSING, HEADER, Header, MAX_BODY, MAX_GREETING, VERSION, opcode,
+};
 
-use super::call::{Hello, Request, Welcome};
-use super::error_frame::ErrorFrame;
 use super::execute::{Session, encode_error};
-use super::frame::{self, ANSWER, CLOSING, HEADER, Header, MAX_BODY, MAX_GREETING, VERSION, opcode};
+use super::failure::Failure;
 use super::prepared::Statement;
 use super::pull;
 use super::running::Place;
@@ -109,7 +111,7 @@ enum CloseReason {
     /// The socket failed, or the writer gave up.
     Broken(io::Error),
     /// The peer does not follow the protocol. It is sent the error.
-    Protocol(ErrorFrame),
+    Protocol(Failure),
 }
 
 impl From<io::Error> for CloseReason {
@@ -123,7 +125,7 @@ impl From<TransferError> for CloseReason {
     fn from(error: TransferError) -> Self {
         match error {
             TransferError::Io(error) => CloseReason::Broken(error),
-            TransferError::Stalled => CloseReason::Protocol(ErrorFrame::new(
+            TransferError::Stalled => CloseReason::Protocol(Failure::new(
                 ErrorCode::ProtocolError,
                 "the frame did not arrive in time",
             )),
@@ -169,9 +171,7 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
     let context = Arc::clone(&reader.context);
     let last_error = match end {
         CloseReason::Peer => None,
-        CloseReason::Shutdown => {
-            Some(ErrorFrame::new(ErrorCode::ShutdownInProgress, "the server is stopping"))
-        }
+        CloseReason::Shutdown => Some(Failure::new(ErrorCode::ShutdownInProgress, "the server is stopping")),
         CloseReason::Broken(error) => {
             tracing::debug!(door = DOOR, %peer, %error, "broken");
             None
@@ -216,13 +216,13 @@ impl Reader {
         let header = match tokio::time::timeout(stall, self.header()).await {
             Ok(header) => header?,
             Err(_) => {
-                return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, "no greeting")));
+                return Err(CloseReason::Protocol(Failure::new(ErrorCode::ProtocolError, "no greeting")));
             }
         };
         if header.opcode != opcode::HELLO || header.length > MAX_GREETING || header.flags != 0 {
             let message = "the first frame is not a greeting: see docs/native-protocol.md, or use the port for \
                            MongoDB drivers";
-            return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, message)));
+            return Err(CloseReason::Protocol(Failure::new(ErrorCode::ProtocolError, message)));
         }
         let mut body = Vec::new();
         self.fill(&mut body, header.length as usize).await?;
@@ -232,7 +232,7 @@ impl Reader {
                 "this server speaks version {VERSION}, the client versions {} to {}: update the older of the two",
                 hello.oldest, hello.newest
             );
-            return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, message)));
+            return Err(CloseReason::Protocol(Failure::new(ErrorCode::ProtocolError, message)));
         }
         let welcome = Welcome {
             version: VERSION,
@@ -355,7 +355,7 @@ impl Reader {
             Ok(Some(Request::Pull(request))) => {
                 pull::begin(&way, &header, &request).map(|begun| (request, begun))
             }
-            Ok(_) => Err(ErrorFrame::new(ErrorCode::InternalError, "no pull")),
+            Ok(_) => Err(Failure::new(ErrorCode::InternalError, "no pull")),
             Err(malformed) => Err(malformed.into()),
         };
         while self.working.try_join_next().is_some() {}
@@ -424,7 +424,7 @@ impl Reader {
         header.within(longest).map_err(|malformed| CloseReason::Protocol(malformed.into()))?;
         if header.request == 0 {
             let message = "request id 0 means the connection itself: a request cannot have it";
-            return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, message)));
+            return Err(CloseReason::Protocol(Failure::new(ErrorCode::ProtocolError, message)));
         }
         Ok(())
     }
@@ -499,7 +499,7 @@ impl Reader {
                     _ => break,
                 },
                 () = give_up, if !trusted => {
-                    let error = ErrorFrame::new(ErrorCode::Unauthorized, "idle without authentication");
+                    let error = Failure::new(ErrorCode::Unauthorized, "idle without authentication");
                     return Err(CloseReason::Protocol(error));
                 }
                 () = self.sweep.as_mut() => self.close_idle(),
@@ -535,7 +535,7 @@ impl Reader {
     }
 
     /// Lets the requests in progress finish, and sends the last error.
-    async fn finish(mut self, last_error: Option<ErrorFrame>) {
+    async fn finish(mut self, last_error: Option<Failure>) {
         // As with the last error: if they cannot be sent, nobody is there to read them.
         let _ = self.flush().await;
         self.session.pulls.disconnect();
@@ -594,7 +594,7 @@ fn answer(
     let done = done.unwrap_or_else(|_| {
         let message = "the request failed in a way that is a bug in the server; its log says where";
         out.truncate(before);
-        encode_error(&ErrorFrame::new(ErrorCode::InternalError, message), 0, header.request, out);
+        encode_error(&Failure::new(ErrorCode::InternalError, message), 0, header.request, out);
         Some(true)
     });
     let Some(failed) = done else { return false };
@@ -620,7 +620,7 @@ impl PendingRequest {
     }
 
     /// Answers it with an error.
-    fn refuse(self, error: &ErrorFrame) -> CompletedRequest {
+    fn refuse(self, error: &Failure) -> CompletedRequest {
         let mut bytes = Vec::new();
         encode_error(error, 0, self.header.request, &mut bytes);
         CompletedRequest { bytes, slot: self.slot }

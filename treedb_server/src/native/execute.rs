@@ -14,19 +14,19 @@ use treedb_collections::{
     Collection, Cursor, Database, DeleteRequest, ErrorCode, FindRequest, IndexSpec, QueryError, SearchIndex,
     UpdateRequest, VectorSearchRequest,
 };
+use treedb_protocol::call::{
+    Ack, Authenticate, BatchWriter, Challenge, Count, CreateIndex, Delete, DocumentError, EntriesWriter,
+    Find, Get, Insert, Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Next, Op, Pull,
+    Request, Update, Updated, VectorSearch,
+};
+use treedb_protocol::frame::{self, ANSWER, ERROR, Header, MAX_BODY, opcode};
 use treedb_query::access::Flow;
 use treedb_query::doc::{self, Doc, Limits, Origin, Value};
 use treedb_query::query::{self, NearestQuery};
 use treedb_storage::{Batch as KvChanges, Durability, Reads, TableKind};
 
-use super::call::{
-    Ack, Authenticate, BatchWriter, Challenge, Count, CreateIndex, Delete, DocumentError, EntriesWriter,
-    Find, Get, Insert, Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Next, Op, Pull,
-    Request, Update, Updated, VectorSearch,
-};
 use super::cursors::Cursors;
-use super::error_frame::ErrorFrame;
-use super::frame::{self, ANSWER, ERROR, Header, MAX_BODY, opcode};
+use super::failure::Failure;
 use super::permission;
 use super::prepared::{Kind, Statement, Statements};
 use super::pull::Pulls;
@@ -51,7 +51,7 @@ const LENT: u64 = 100;
 /// Changes that a short batch of keys and values has at most.
 const SHORT_BATCH: usize = 100;
 
-pub(super) type Done = Result<(), ErrorFrame>;
+pub(super) type Done = Result<(), Failure>;
 
 /// A cursor, and the collection that it reads.
 pub(crate) struct Opened {
@@ -273,7 +273,7 @@ impl Session {
         let Some(request) = Request::read(header, body)? else {
             let message =
                 format!("opcode {:#06x} does not exist in version {}", header.opcode, frame::VERSION);
-            return Err(ErrorFrame::new(ErrorCode::CommandNotFound, message).into());
+            return Err(Failure::new(ErrorCode::CommandNotFound, message).into());
         };
         // First: who may do nothing does not learn which statements there are.
         permission::check(&self.access, &self.identity, header.opcode, &request, statement)?;
@@ -304,7 +304,7 @@ impl Session {
                 None => {
                     let number = execute.statement;
                     let message = format!("statement {number} does not exist on this connection: prepare it");
-                    Err(ErrorFrame::new(ErrorCode::BadValue, message))
+                    Err(Failure::new(ErrorCode::BadValue, message))
                 }
             },
             Request::Forget(forget) => {
@@ -313,7 +313,7 @@ impl Session {
             }
             Request::Pull(_) => {
                 let message = "a pull is answered by frames of its own, which only a connection sends";
-                Err(ErrorFrame::new(ErrorCode::IllegalOperation, message))
+                Err(Failure::new(ErrorCode::IllegalOperation, message))
             }
             Request::Credit(credit) => {
                 out.push(u8::from(self.pulls.credit(credit.cursor, credit.batches)?));
@@ -368,7 +368,7 @@ impl Session {
         Ok(done?)
     }
 
-    pub(super) fn collection(&self, namespace: &str, ack: Ack) -> Result<Collection, ErrorFrame> {
+    pub(super) fn collection(&self, namespace: &str, ack: Ack) -> Result<Collection, Failure> {
         let collection = self.database.collection(namespace)?;
         Ok(match durability(ack) {
             Some(durability) => collection.with_durability(durability),
@@ -394,7 +394,7 @@ impl Session {
         let errors = outcome.errors.into_iter().map(|(index, error)| DocumentError {
             // A request holds fewer documents than a u32 can count.
             index: u32::try_from(index).unwrap_or(u32::MAX),
-            error: error.into(),
+            error: Failure::from(error).0,
         });
         let count = u32::try_from(outcome.inserted).unwrap_or(u32::MAX);
         Ok(Inserted { count, errors: errors.collect() }.answer(out)?)
@@ -403,7 +403,7 @@ impl Session {
     fn get(&self, get: &Get<'_>, running: &mut Running<'_>, out: &mut Vec<u8>) -> Result<(), Stop> {
         checked(get.id)?;
         let Some(id) = Doc::from(get.id).elements().next() else {
-            return Err(ErrorFrame::new(ErrorCode::InvalidBSON, "the _id is damaged").into());
+            return Err(Failure::new(ErrorCode::InvalidBSON, "the _id is damaged").into());
         };
         get_by_id(&self.collection(get.namespace, Ack::Server)?, id.value(), running, out)
     }
@@ -510,7 +510,7 @@ impl Session {
         header: &Header,
         pull: &Pull,
         out: &mut Vec<u8>,
-    ) -> Result<bool, ErrorFrame> {
+    ) -> Result<bool, Failure> {
         let request = Request::Pull(*pull);
         let running = Running::begin(self, header, &request, None, (0, Place::Own));
         let before = out.len();
@@ -526,7 +526,7 @@ impl Session {
 
     /// Appends the next batch of a cursor that has been taken out of its slot. True if there is another after it. Who may no longer read the
     /// collection gets none.
-    fn batch_from(&self, mut opened: Opened, next: Next, out: &mut Vec<u8>) -> Result<bool, ErrorFrame> {
+    fn batch_from(&self, mut opened: Opened, next: Next, out: &mut Vec<u8>) -> Result<bool, Failure> {
         if let Err(error) = permission::check_find(&self.access, &self.identity, &opened.namespace) {
             self.cursors.put_back(next.cursor, opened);
             return Err(error);
@@ -686,9 +686,9 @@ fn answered(step: Step, out: &mut Vec<u8>) -> Done {
 }
 
 /// The error frame of `error`.
-pub(crate) fn encode_error(error: &ErrorFrame, flags: u16, request: u64, out: &mut Vec<u8>) {
+pub(crate) fn encode_error(error: &Failure, flags: u16, request: u64, out: &mut Vec<u8>) {
     // Writing an error fails only for a code name of 64 KiB, and then there is no answer.
-    let _ = frame::put(out, ERROR, flags, request, |out| error.write(out));
+    let _ = frame::put(out, ERROR, flags, request, |out| error.0.write(out));
 }
 
 /// The collection, to write with this acknowledgement.
@@ -722,12 +722,11 @@ pub(super) fn get_by_id(
 }
 
 /// Lends documents to the function that it is given until that breaks; false if it cannot.
-type Lends<'l> =
-    dyn FnMut(&mut dyn FnMut(&RawDocument) -> query::Result<Flow>) -> Result<bool, ErrorFrame> + 'l;
+type Lends<'l> = dyn FnMut(&mut dyn FnMut(&RawDocument) -> query::Result<Flow>) -> Result<bool, Failure> + 'l;
 
 /// Appends the answer of a find whose documents all belong in one batch, straight from where they lie. False, and nothing appended, if `lends`
 /// cannot lend them, they are too long for one batch, or there may be more than [`lent`].
-pub(super) fn lend_all(wanted: u32, out: &mut Vec<u8>, lends: &mut Lends<'_>) -> Result<bool, ErrorFrame> {
+pub(super) fn lend_all(wanted: u32, out: &mut Vec<u8>, lends: &mut Lends<'_>) -> Result<bool, Failure> {
     let before = out.len();
     let most = lent(wanted);
     let (mut batch, mut longer) = (BatchWriter::new(out), false);
@@ -759,7 +758,7 @@ fn batch_of(wanted: u32) -> u32 {
 }
 
 /// Appends documents until the batch is full, or there are no more.
-fn fill(cursor: &mut Cursor, wanted: u32, out: &mut Vec<u8>) -> Result<BatchWriter, ErrorFrame> {
+fn fill(cursor: &mut Cursor, wanted: u32, out: &mut Vec<u8>) -> Result<BatchWriter, Failure> {
     let most = batch_of(wanted);
     let mut batch = BatchWriter::new(out);
     while batch.count() < most && batch.bytes(out) < BATCH_BYTES {
@@ -789,9 +788,9 @@ fn commit(txn: treedb_storage::WriteTxn, ack: Ack) -> Result<(), treedb_collecti
 pub(crate) const TABLES: &str = "kv/";
 
 /// The store's name for a table of the wire.
-fn table_name(table: &str) -> Result<String, ErrorFrame> {
+fn table_name(table: &str) -> Result<String, Failure> {
     if table.is_empty() {
-        return Err(ErrorFrame::new(ErrorCode::BadValue, "table: the name is empty"));
+        return Err(Failure::new(ErrorCode::BadValue, "table: the name is empty"));
     }
     Ok(format!("{TABLES}{table}"))
 }
@@ -803,7 +802,7 @@ fn fits(bytes: usize) -> Done {
         return Ok(());
     }
     let message = format!("the value of {bytes} bytes does not fit into a frame, which holds {limit}");
-    Err(ErrorFrame::new(ErrorCode::InvalidLength, message))
+    Err(Failure::new(ErrorCode::InvalidLength, message))
 }
 
 /// Looks at all of a document of a request.
@@ -813,13 +812,13 @@ pub(super) fn checked(document: &RawDocument) -> Done {
 }
 
 /// A document of a request, after looking at all of it.
-fn valid(document: &RawDocument) -> Result<RawDocumentBuf, ErrorFrame> {
+fn valid(document: &RawDocument) -> Result<RawDocumentBuf, Failure> {
     checked(document)?;
     Ok(document.to_owned())
 }
 
-fn id_document(id: Bson) -> Result<RawDocumentBuf, ErrorFrame> {
+fn id_document(id: Bson) -> Result<RawDocumentBuf, Failure> {
     let document = bson::doc! { "_id": id };
     RawDocumentBuf::try_from(&document)
-        .map_err(|error| ErrorFrame::new(ErrorCode::InternalError, error.to_string()))
+        .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))
 }

@@ -3,11 +3,11 @@
 //! The tables of keys and values are collections of a database `kv` to the roles: who may read and write in that may use
 //! them.
 
+use treedb_protocol::call::{KvBatch, Op, Request, Shape, UPSERT};
+use treedb_protocol::frame::opcode;
 use treedb_query::index::vector::VectorDef;
 
-use super::call::{KvBatch, Op, Request, Shape, UPSERT};
-use super::error_frame::ErrorFrame;
-use super::frame::opcode;
+use super::failure::Failure;
 use super::prepared::{Kind, Statement};
 use crate::access::Access;
 use crate::access::action::Action;
@@ -28,7 +28,7 @@ pub(super) fn check(
     code: u16,
     request: &Request<'_>,
     statement: Option<&Statement>,
-) -> Result<(), ErrorFrame> {
+) -> Result<(), Failure> {
     if !access.is_required() {
         return Ok(());
     }
@@ -106,7 +106,7 @@ fn check_action(
     action: Action,
     namespace: &str,
     name: &str,
-) -> Result<(), ErrorFrame> {
+) -> Result<(), Failure> {
     let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
     Ok(access.authorize(identity, action, Target::Collection(database, collection), name)?)
 }
@@ -115,7 +115,7 @@ fn check_action(
 ///
 /// # Errors
 /// As of [`check`].
-pub(super) fn check_find(access: &Access, identity: &Identity, namespace: &str) -> Result<(), ErrorFrame> {
+pub(super) fn check_find(access: &Access, identity: &Identity, namespace: &str) -> Result<(), Failure> {
     check_action(access, identity, Action::Find, namespace, opcode::name(opcode::NEXT))
 }
 
@@ -127,7 +127,7 @@ pub(super) fn check_drop_search_index(
     access: &Access,
     identity: &Identity,
     namespace: &str,
-) -> Result<(), ErrorFrame> {
+) -> Result<(), Failure> {
     check_action(access, identity, Action::DropSearchIndex, namespace, opcode::name(opcode::DROP_INDEX))
 }
 

@@ -10,12 +10,12 @@ use std::time::Instant;
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_collections::Collection;
+use treedb_protocol::call::{Op, Request};
+use treedb_protocol::frame::{Header, opcode};
 use treedb_query::query::interrupt::{Entered, Interrupt};
 
-use super::call::{Op, Request};
-use super::error_frame::ErrorFrame;
 use super::execute::{Done as Carried, Session, checked};
-use super::frame::{Header, opcode};
+use super::failure::Failure;
 use super::permission::KEY_VALUE;
 use super::prepared::{Kind as Prepared, Statement};
 use crate::config::FREE_BYTES;
@@ -59,12 +59,12 @@ pub(crate) enum Place {
 /// Why a request was not answered.
 pub(super) enum Stop {
     /// It has failed.
-    Failed(ErrorFrame),
+    Failed(Failure),
     /// It takes longer than was thought, and is to be executed anew, on a thread of its own.
     Elsewhere,
 }
 
-impl<E: Into<ErrorFrame>> From<E> for Stop {
+impl<E: Into<Failure>> From<E> for Stop {
     fn from(error: E) -> Self {
         Stop::Failed(error.into())
     }
@@ -219,7 +219,7 @@ impl<'r> Running<'r> {
             returned: (returns == Returns::Batch).then(|| signed(returned)),
             bytes: answer.len(),
             changed,
-            error: done.as_ref().err().map(|error| (error.code, &*error.name, &*error.message)),
+            error: done.as_ref().err().map(|Failure(error)| (error.code, &*error.name, &*error.message)),
         };
         let shown = self.listed.as_ref().and_then(|_| self.session.slots().command(self.opid));
         let shown = shown.unwrap_or_else(|| short(self.name, self.about.namespace.as_deref()));

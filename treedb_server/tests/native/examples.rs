@@ -1,0 +1,52 @@
+//! The examples of the Rust client, which its documentation shows, against the server.
+
+use treedb_client::Find;
+
+use crate::server::Server;
+
+#[allow(dead_code, reason = "its main is not called")]
+mod blocking {
+    include!("../../clients/rust/examples/films.rs");
+
+    pub(super) fn run(address: &str) {
+        films(address).unwrap();
+    }
+}
+
+#[allow(dead_code, reason = "its main is not called")]
+mod asynchronous {
+    include!("../../clients/rust/examples/films_async.rs");
+
+    pub(super) async fn run(address: &str) {
+        films(address).await.unwrap();
+    }
+}
+
+#[test]
+fn the_examples_of_the_rust_client_do_what_they_say() {
+    let server = Server::start();
+    let address = server.address.to_string();
+    blocking::run(&address);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(asynchronous::run(&address));
+    let mut client = server.client();
+    let all = bson::rawdoc! {};
+    let titles: Vec<String> = client
+        .find(&Find::new("shop.films", &all).sort(&bson::rawdoc! { "_id": 1 }))
+        .unwrap()
+        .map(|film| film.unwrap().get_str("title").unwrap().to_owned())
+        .collect();
+    assert_eq!(titles, ["Alien", "Brazil", "Crash"]);
+    assert_eq!(client.kv_get("squares", &9_u32.to_be_bytes()).unwrap().unwrap(), 81_u32.to_be_bytes());
+}
+
+#[test]
+fn the_page_of_the_rust_client_shows_its_examples() {
+    let page = include_str!("../../clients/rust/README.md");
+    for example in [
+        include_str!("../../clients/rust/examples/films.rs"),
+        include_str!("../../clients/rust/examples/films_async.rs"),
+    ] {
+        assert!(page.contains(&format!("```rust\n{example}```")), "{example}");
+    }
+}
