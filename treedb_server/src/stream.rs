@@ -2,9 +2,11 @@
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -145,6 +147,24 @@ impl AsyncWrite for Socket {
 }
 
 impl Stream {
+    /// Whether the peer has closed its side, or the connection is broken, whatever there is to be read still.
+    pub(crate) fn is_closed_by_peer(&self) -> bool {
+        let socket = match self {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(tls) => tls.get_ref().0,
+        };
+        let socket = match &socket.0 {
+            Registered::Yes(stream) => stream.as_fd(),
+            Registered::No(stream) => stream.as_fd(),
+            Registered::Lost => return true,
+        };
+        let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut looked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut looked, Some(&at_once)).is_ok()
+            && looked.iter().any(|found| found.revents().intersects(closed))
+    }
+
     /// Whether it is encrypted.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Stream::Tls(_))

@@ -1,9 +1,10 @@
 //! One connection: reads a message, runs its command and sends the reply, until either side closes it.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bson::{RawDocument, RawDocumentBuf};
 use prometheus_client::metrics::counter::Counter;
@@ -44,6 +45,8 @@ pub(crate) struct Session {
     compressors: AtomicU8,
     /// A failpoint has closed it.
     hangs_up: AtomicBool,
+    /// The client has closed its side.
+    left: AtomicBool,
     replies: AtomicI32,
 }
 
@@ -62,6 +65,7 @@ impl Session {
             client: OnceLock::new(),
             compressors: AtomicU8::new(0),
             hangs_up: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             replies: AtomicI32::new(1),
         }
     }
@@ -100,6 +104,11 @@ impl Session {
 
     fn hangs_up(&self) -> bool {
         self.hangs_up.load(Ordering::Relaxed)
+    }
+
+    /// Whether the client has closed its side. It is looked at while a command waits.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
     }
 
     fn next_reply(&self) -> i32 {
@@ -203,7 +212,8 @@ pub(crate) async fn connection(
             }
         };
         received.inc_by(message.bytes.len() as u64);
-        let mut next = answer(message, &context, &session, &mut shutdown).await;
+        let answered = answer(message, &context, &session, &mut shutdown);
+        let mut next = while_watched(answered, stream.peek(), &session).await;
         let keep_open = loop {
             let Answer { bytes, keep_open, again } = next;
             if let Some(bytes) = bytes {
@@ -235,6 +245,25 @@ pub(crate) async fn connection(
     // Through TLS, tells the peer that this is the end.
     let _ = tokio::time::timeout(context.limits.stall, stream.stream().shutdown()).await;
     tracing::debug!(connection = session.id, "mongo connection closed");
+}
+
+/// Time between two looks at whether the client of a command that waits has closed its side.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What comes of `answered`, while which it is noted if the client closes its side.
+async fn while_watched(answered: impl Future<Output = Answer>, stream: &Stream, session: &Session) -> Answer {
+    let mut answered = pin!(answered);
+    // Most commands never wait, and need no timer.
+    if let Some(answer) = stall::at_once(answered.as_mut()).await {
+        return answer;
+    }
+    loop {
+        match tokio::time::timeout(LOOK, answered.as_mut()).await {
+            Ok(answer) => return answer,
+            Err(_) if stream.is_closed_by_peer() => session.left.store(true, Ordering::Relaxed),
+            Err(_) => {}
+        }
+    }
 }
 
 async fn answer(

@@ -14,6 +14,7 @@ use super::commands::Request;
 use super::connection::Session;
 use super::cursors::Deadline;
 use super::error::CommandError;
+use super::protocol_code::ProtocolCode;
 use super::sessions::ClientSession;
 use crate::operations::{Access, Done, Ended, Info, Kind, Usage, cut, show};
 
@@ -125,6 +126,8 @@ pub(crate) struct Waiting<'r> {
     opid: i32,
     before: Option<Info>,
     interrupt: Arc<Interrupt>,
+    /// The client waits for a reply.
+    answered: bool,
 }
 
 impl<'r> Waiting<'r> {
@@ -137,14 +140,17 @@ impl<'r> Waiting<'r> {
         let info = info(request, namespace(request).0, &interrupt, true);
         let (session, opid) = (request.session, info.opid);
         let before = session.operation.replace(info);
-        Ok(Waiting { session, opid, before, interrupt })
+        Ok(Waiting { session, opid, before, interrupt, answered: !request.message.more_to_come })
     }
 
     /// Whether it may go on waiting.
     ///
     /// # Errors
-    /// `Interrupted`, `MaxTimeMSExpired`.
+    /// `Interrupted`, `MaxTimeMSExpired`; `ClientDisconnect` if nobody waits for its reply any more, who may have sent it again.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
+        if self.answered && self.session.has_left() {
+            return Err(CommandError::new(ProtocolCode::ClientDisconnect, "the client has disconnected"));
+        }
         Ok(self.interrupt.check()?)
     }
 }

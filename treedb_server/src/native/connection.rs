@@ -46,6 +46,7 @@ use crate::shutdown::Shutdown;
 use crate::stall::{self, TransferError};
 use crate::stream::{ReadHalf, Stream, WriteHalf};
 use crate::threads;
+use crate::write_lock::Writing;
 
 /// Concurrent requests of one connection.
 pub(crate) const MAX_REQUESTS: usize = 64;
@@ -169,6 +170,9 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
         Err(end) => end,
     };
     let context = Arc::clone(&reader.context);
+    if matches!(end, CloseReason::Peer | CloseReason::Broken(_)) {
+        session.leave();
+    }
     let last_error = match end {
         CloseReason::Peer => None,
         CloseReason::Shutdown => Some(Failure::new(ErrorCode::ShutdownInProgress, "the server is stopping")),
@@ -309,19 +313,11 @@ impl Reader {
         // Completed tasks are removed, so that the set does not grow.
         while self.working.try_join_next().is_some() {}
         let (context, outbox) = (Arc::clone(&self.context), self.outbox.clone());
-        // A stranger's is refused, and must not wait before that.
-        let writes =
-            work.session.is_trusted() && work.session.is_write(&work.header, work.statement.as_deref());
         self.working.spawn(async move {
-            let held = (work.reserved.bytes(), context.locked_out_bytes());
-            let writing = match writes {
-                true => context.write_lock.enter(false, held).await.map(Some),
-                false => Ok(None),
-            };
-            let writing = match writing {
+            let writing = match work.admit(&context).await {
                 Ok(writing) => writing,
                 Err(error) => {
-                    let _ = outbox.send(work.refuse(&error.into()).reserve(&context).await).await;
+                    let _ = outbox.send(work.refuse(&error).reserve(&context).await).await;
                     return;
                 }
             };
@@ -592,9 +588,8 @@ fn answer(
     let (started, before) = (Instant::now(), out.len());
     let done = catch_unwind(AssertUnwindSafe(|| session.answer(header, body, statement, place, out)));
     let done = done.unwrap_or_else(|_| {
-        let message = "the request failed in a way that is a bug in the server; its log says where";
         out.truncate(before);
-        encode_error(&Failure::new(ErrorCode::InternalError, message), 0, header.request, out);
+        encode_error(&Failure::bug(), 0, header.request, out);
         Some(true)
     });
     let Some(failed) = done else { return false };
@@ -605,6 +600,27 @@ fn answer(
 }
 
 impl PendingRequest {
+    /// Lets it begin if it writes, unless writes are locked out: then it waits, as others can see, as long as nobody tells it to stop and its client
+    /// is there.
+    ///
+    /// # Errors
+    /// `Interrupted`, `ClientDisconnect`, `ExceededMemoryLimit` if what waits holds too much memory; those of what the client may do, which is
+    /// known before it waits.
+    async fn admit(&self, context: &Arc<Context>) -> Result<Option<Writing>, Failure> {
+        let statement = self.statement.as_deref();
+        // A stranger's is refused, and must not wait before that.
+        if !(self.session.is_trusted() && self.session.is_write(&self.header, statement)) {
+            return Ok(None);
+        }
+        if let Some(writing) = context.write_lock.try_enter(false) {
+            return Ok(Some(writing));
+        }
+        let waits = || self.session.waits(&self.header, &self.body, statement);
+        let waiting = catch_unwind(AssertUnwindSafe(waits)).unwrap_or_else(|_| Err(Failure::bug()))?;
+        let held = (self.reserved.bytes(), context.locked_out_bytes());
+        context.write_lock.enter_while(false, held, || waiting.check()).await.map(Some)
+    }
+
     /// Executes it. May wait for the disk. Gives it back if it is to be executed on a thread of its own.
     fn run(self, context: &Context, place: Place) -> Result<CompletedRequest, PendingRequest> {
         let mut bytes = Vec::new();

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bson::{Bson, RawDocument, RawDocumentBuf};
@@ -30,7 +30,7 @@ use super::failure::Failure;
 use super::permission;
 use super::prepared::{Kind, Statement, Statements};
 use super::pull::Pulls;
-use super::running::{Place, Running, Stop};
+use super::running::{Place, Running, Stop, Waiting};
 use crate::access::Access;
 use crate::access::identity::{Identity, Step};
 use crate::metrics::NativeCounts;
@@ -74,6 +74,8 @@ pub(crate) struct Session {
     pub(super) pulls: Pulls,
     pace: Pace,
     counts: NativeCounts,
+    /// The client has ended the connection.
+    left: AtomicBool,
 }
 
 /// A request that took no longer than this is short.
@@ -147,6 +149,7 @@ impl Session {
             pulls: Pulls::new(counts.pulls.clone()),
             pace: Pace::new(),
             counts,
+            left: AtomicBool::new(false),
         }
     }
 
@@ -234,6 +237,36 @@ impl Session {
         self.access.trusts(&self.identity)
     }
 
+    /// Says that the client has ended the connection.
+    pub(super) fn leave(&self) {
+        self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the client has ended the connection.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    /// Lists a request among the operations while it waits until it can begin.
+    ///
+    /// # Errors
+    /// It cannot be read, or the client may not make it.
+    pub(super) fn waits(
+        self: &Arc<Self>,
+        header: &Header,
+        body: &[u8],
+        statement: Option<&Statement>,
+    ) -> Result<Waiting, Failure> {
+        let Some(request) = Request::read(header, body)? else { return Err(Self::unknown(header)) };
+        permission::check(&self.access, &self.identity, header.opcode, &request, statement)?;
+        Ok(Waiting::begin(self, header, &request, statement))
+    }
+
+    fn unknown(header: &Header) -> Failure {
+        let message = format!("opcode {:#06x} does not exist in version {}", header.opcode, frame::VERSION);
+        Failure::new(ErrorCode::CommandNotFound, message)
+    }
+
     /// The connection's cursors.
     pub(crate) fn cursors(&self) -> &Cursors<Opened> {
         &self.cursors
@@ -270,11 +303,7 @@ impl Session {
         place: Place,
         out: &mut Vec<u8>,
     ) -> Result<(), Stop> {
-        let Some(request) = Request::read(header, body)? else {
-            let message =
-                format!("opcode {:#06x} does not exist in version {}", header.opcode, frame::VERSION);
-            return Err(Failure::new(ErrorCode::CommandNotFound, message).into());
-        };
+        let Some(request) = Request::read(header, body)? else { return Err(Self::unknown(header).into()) };
         // First: who may do nothing does not learn which statements there are.
         permission::check(&self.access, &self.identity, header.opcode, &request, statement)?;
         let (mut running, before) =

@@ -3,6 +3,8 @@
 use treedb_collections::{ErrorCode, QueryError};
 use treedb_protocol::{ErrorFrame, Malformed};
 
+use crate::mongo::protocol_code::ProtocolCode;
+
 /// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
@@ -12,6 +14,19 @@ impl Failure {
     /// An error with a code and a message.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Failure(ErrorFrame { code: code.number(), name: code.name().to_owned(), message: message.into() })
+    }
+
+    /// That of a request whose client has ended the connection.
+    pub(super) fn disconnected() -> Self {
+        let code = ProtocolCode::ClientDisconnect;
+        let message = "the client has ended the connection".to_owned();
+        Failure(ErrorFrame { code: code.number(), name: code.name().to_owned(), message })
+    }
+
+    /// That of a request that has panicked.
+    pub(super) fn bug() -> Self {
+        let message = "the request failed in a way that is a bug in the server; its log says where";
+        Failure::new(ErrorCode::InternalError, message)
     }
 }
 

@@ -114,22 +114,8 @@ impl<'r> Running<'r> {
     /// Lets others see it as this command, and stop it. It holds so many bytes of a budget.
     fn list(&mut self, command: &RawDocument, held: usize) {
         let interrupt = Arc::new(Interrupt::new(None).holding(held));
-        let slots = self.session.slots();
-        let namespace = self.about.namespace.as_deref();
-        let mut shown = slots.buffer();
-        show(command, &mut shown);
-        slots.add(Info {
-            opid: self.opid,
-            kind: self.about.kind,
-            lock: self.about.lock,
-            name: self.name,
-            namespace: namespace.unwrap_or_default().to_owned(),
-            began: self.began,
-            session: None,
-            interrupt: Arc::clone(&interrupt),
-            command: shown,
-            waits_for_lock: false,
-        });
+        let begun = (self.opid, self.began);
+        list(self.session, self.name, &self.about, begun, &interrupt, command, false);
         let entered = Some(Arc::clone(&interrupt).enter());
         self.listed = Some(Listed { interrupt, entered });
     }
@@ -237,6 +223,73 @@ impl Drop for Running<'_> {
             drop(listed.entered.take());
             self.session.slots().end(self.opid, None);
         }
+    }
+}
+
+/// Lets others see a request as this command.
+fn list(
+    session: &Session,
+    name: &'static str,
+    about: &About<'_>,
+    (opid, began): (i32, Instant),
+    interrupt: &Arc<Interrupt>,
+    command: &RawDocument,
+    waits_for_lock: bool,
+) {
+    let slots = session.slots();
+    let mut shown = slots.buffer();
+    show(command, &mut shown);
+    slots.add(Info {
+        opid,
+        kind: about.kind,
+        lock: about.lock,
+        name,
+        namespace: about.namespace.as_deref().unwrap_or_default().to_owned(),
+        began,
+        session: None,
+        interrupt: Arc::clone(interrupt),
+        command: shown,
+        waits_for_lock,
+    });
+}
+
+/// A request that waits until it can begin, for others to see, until it is dropped.
+pub(super) struct Waiting {
+    session: Arc<Session>,
+    opid: i32,
+    interrupt: Arc<Interrupt>,
+}
+
+impl Waiting {
+    /// Lists a request of somebody who may make it.
+    pub(super) fn begin(
+        session: &Arc<Session>,
+        header: &Header,
+        request: &Request<'_>,
+        statement: Option<&Statement>,
+    ) -> Waiting {
+        let (name, about) = (opcode::name(header.opcode), about(session, request, statement));
+        let (opid, interrupt) = (session.operations().next(), Arc::new(Interrupt::new(None)));
+        let command = command(name, about.namespace.as_deref(), request);
+        list(session, name, &about, (opid, Instant::now()), &interrupt, &command, true);
+        Waiting { session: Arc::clone(session), opid, interrupt }
+    }
+
+    /// Whether it may go on waiting.
+    ///
+    /// # Errors
+    /// `Interrupted`; `ClientDisconnect` if its client has ended the connection.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.session.has_left() {
+            return Err(Failure::disconnected());
+        }
+        Ok(self.interrupt.check()?)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.session.slots().end(self.opid, None);
     }
 }
 

@@ -348,3 +348,118 @@ def test_unlocking_takes_a_right_of_its_own(tmp_path):
                 assert unlock(host)["lockCount"] == 0
     finally:
         assert server.stop() == 0
+
+
+def waiting(client):
+    """The operations that wait for the lock."""
+    return [each for each in client.admin.command("currentOp")["inprog"] if each.get("waitingForLock")]
+
+
+def nobody_waits(client):
+    until = time.monotonic() + 10
+    while waiting(client) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not waiting(client)
+
+
+def test_requests_of_the_native_protocol_that_wait_are_listed_and_can_be_killed(server, client):
+    with treedb.connect(address(server), timeout=30) as db:
+        db["shop.c"].insert_one({"_id": 1})
+        add = db["shop.c"].prepare_insert({"_id": treedb.Param(0)})
+        settings = db.table("settings")
+        requests = {
+            "insert": lambda: db["shop.c"].insert_one({"_id": 2}),
+            "update": lambda: db["shop.c"].update_one({"_id": 1}, {"$set": {"a": 2}}),
+            "delete": lambda: db["shop.c"].delete({"_id": 1}),
+            "create_index": lambda: db["shop.c"].create_index({"key": {"a": 1}}),
+            "execute": lambda: add([(3,)]),
+            "kv_put": lambda: settings.__setitem__(b"colour", b"green"),
+        }
+        for name, request in requests.items():
+            lock(client)
+            try:
+                sent = Sent(request)
+                assert sent.waits(), name
+                found, = waiting(client)
+                assert next(iter(found["command"])) == name and found["desc"].startswith("conn")
+                assert found["ns"] == ("kv.settings" if name == "kv_put" else "shop.c")
+                client.admin.command("killOp", 1, op=found["opid"])
+                with pytest.raises(treedb.ServerError) as refused:
+                    sent.done()
+                assert refused.value.code == INTERRUPTED, name
+                assert not waiting(client)
+            finally:
+                unlock(client)
+        assert list(db["shop.c"].find({})) == [{"_id": 1}] and settings.get(b"colour") is None
+        # What is not killed is executed, and listed no longer.
+        lock(client)
+        sent = Sent(requests["insert"])
+        assert sent.waits()
+        unlock(client)
+        assert sent.done() == 2 and not waiting(client)
+
+
+def test_a_write_whose_client_has_gone_waits_no_longer_and_is_not_executed(server, client):
+    db = prepare(client)
+
+    def connections():
+        return {each["connectionId"] for each in client.admin.command("currentOp", **{"$all": True})["inprog"]}
+
+    lock(client)
+    with server.client(retryWrites=False, socketTimeoutMS=1500, maxPoolSize=20) as impatient:
+        sent = [Sent(lambda i=i: impatient.shop.c.insert_one({"_id": f"gone{i}"})) for i in range(10)]
+        time.sleep(0.7)
+        theirs = {each["connectionId"] for each in waiting(client)}
+        assert len(theirs) == 10
+        for each in sent:
+            with pytest.raises(pymongo.errors.NetworkTimeout):
+                each.done()
+    native = treedb.connect(address(server), timeout=1.5)
+    sent = Sent(lambda: native["shop.c"].insert_one({"_id": "gone"}))
+    assert sent.waits()
+    found, = [each["connectionId"] for each in waiting(client) if each["connectionId"] not in theirs]
+    theirs.add(found)
+    with pytest.raises(treedb.ConnectionLost):
+        sent.done()
+    native.close()
+    assert nobody_waits(client)
+    until = time.monotonic() + 10
+    while connections() & theirs and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not connections() & theirs
+    unlock(client)
+    time.sleep(0.5)
+    assert sorted(db.c.distinct("_id")) == [1, 2]
+
+
+def test_a_write_without_a_reply_is_executed_although_its_client_has_gone(server, client):
+    db = prepare(client)
+    lock(client)
+    with server.client(w=0) as hasty:
+        hasty.shop.c.insert_one({"_id": "sent"})
+    time.sleep(2)
+    found, = waiting(client)
+    assert found["op"] == "insert"
+    unlock(client)
+    assert nobody_waits(client)
+    until = time.monotonic() + 10
+    while db.c.count_documents({"_id": "sent"}) == 0 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert db.c.count_documents({"_id": "sent"}) == 1
+
+
+def test_native_clients_that_may_not_write_are_told_so_at_once(tmp_path):
+    server = servers.Locked(tmp_path / "data", native=True)
+    try:
+        with server.as_user() as root:
+            root.shop.c.insert_one({"_id": 1})
+            root.admin.command("createUser", "reader", pwd=servers.PASSWORD, roles=[{"role": "read", "db": "shop"}])
+            with treedb.connect(address(server), timeout=30, user="reader", password=servers.PASSWORD) as reader:
+                lock(root)
+                with pytest.raises(treedb.ServerError) as refused:
+                    reader["shop.c"].insert_one({"_id": 2})
+                assert refused.value.code == 13
+                assert reader["shop.c"].count() == 1
+                unlock(root)
+    finally:
+        assert server.stop() == 0

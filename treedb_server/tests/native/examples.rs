@@ -5,30 +5,19 @@ use treedb_client::Find;
 use crate::server::Server;
 
 #[allow(dead_code, reason = "its main is not called")]
-mod blocking {
-    include!("../../clients/rust/examples/films.rs");
-
-    pub(super) fn run(address: &str) {
-        films(address).unwrap();
-    }
-}
-
+#[path = "../../clients/rust/examples/films_async.rs"]
+mod asynchronous;
 #[allow(dead_code, reason = "its main is not called")]
-mod asynchronous {
-    include!("../../clients/rust/examples/films_async.rs");
-
-    pub(super) async fn run(address: &str) {
-        films(address).await.unwrap();
-    }
-}
+#[path = "../../clients/rust/examples/films.rs"]
+mod blocking;
 
 #[test]
 fn the_examples_of_the_rust_client_do_what_they_say() {
     let server = Server::start();
     let address = server.address.to_string();
-    blocking::run(&address);
+    blocking::films(&address).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(asynchronous::run(&address));
+    runtime.block_on(asynchronous::films(&address)).unwrap();
     let mut client = server.client();
     let all = bson::rawdoc! {};
     let titles: Vec<String> = client

@@ -1,3 +1,5 @@
+//! Stores some films, and finds them.
+
 use treedb_client::bson::rawdoc;
 use treedb_client::{Client, Find, Result, Shape, values};
 
@@ -6,7 +8,7 @@ fn main() -> Result<()> {
     films("127.0.0.1:27117")
 }
 
-fn films(address: &str) -> Result<()> {
+pub(crate) fn films(address: &str) -> Result<()> {
     let mut client = Client::connect(address)?;
     client.insert_one("shop.films", &rawdoc! { "_id": 1, "title": "Alien", "year": 1979 })?;
     client.insert_one("shop.films", &rawdoc! { "_id": 2, "title": "Brazil", "year": 1985 })?;

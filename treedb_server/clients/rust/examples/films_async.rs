@@ -1,3 +1,5 @@
+//! Stores a film and finds some, while another task counts them.
+
 use treedb_client::bson::rawdoc;
 use treedb_client::{AsyncClient, Find};
 
@@ -8,7 +10,7 @@ async fn main() -> Result<()> {
     films("127.0.0.1:27117").await
 }
 
-async fn films(address: &str) -> Result<()> {
+pub(crate) async fn films(address: &str) -> Result<()> {
     let client = AsyncClient::connect(address).await?;
     client.insert_one("shop.films", &rawdoc! { "_id": 3, "title": "Crash", "year": 1996 }).await?;
 

@@ -603,13 +603,7 @@ pub(crate) async fn run(
                 Ok(admitted) => {
                     let waited = admitted.as_ref().map_or(Duration::ZERO, |(_, waited)| *waited);
                     let request = request(waited);
-                    catch_unwind(AssertUnwindSafe(|| request.run())).unwrap_or_else(|_| {
-                        tracing::error!(
-                            command = command.name,
-                            "a command panicked: this is a bug, please report it"
-                        );
-                        Err(CommandError::new(ErrorCode::InternalError, "the server failed on this command"))
-                    })
+                    guarded(command.name, || request.run())
                 }
                 Err(error) => Err(error),
             };
@@ -639,14 +633,19 @@ pub(crate) async fn run(
     reply
 }
 
-/// How often a command that waits looks whether it was told to stop.
-const LOOK: Duration = Duration::from_millis(50);
+/// What comes of a part of a command, with an error for its client if it panics.
+fn guarded<T>(command: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        tracing::error!(command, "a command panicked: this is a bug, please report it");
+        Err(CommandError::new(ErrorCode::InternalError, "the server failed on this command"))
+    })
+}
 
 /// Lets a write begin that holds so many bytes of the budget, unless writes are locked out: then it waits, as others can see, and for no longer
 /// than it may. Returns how long it has waited.
 ///
 /// # Errors
-/// `Interrupted`, `MaxTimeMSExpired`, `ExceededMemoryLimit` if what waits holds too much memory; those of what the client may do, which is known before
+/// `Interrupted`, `MaxTimeMSExpired`, `ClientDisconnect`, `ExceededMemoryLimit` if what waits holds too much memory; those of what the client may do, which is known before
 /// it waits.
 async fn admit<'r>(
     context: &Arc<Context>,
@@ -659,15 +658,9 @@ async fn admit<'r>(
         return Ok((writing, Duration::ZERO));
     }
     let began = Instant::now();
-    let waiting = request(Duration::ZERO).waits()?;
+    let waiting = guarded(fields.name, || request(Duration::ZERO).waits())?;
     let held = (held, context.locked_out_bytes());
-    let mut entered = std::pin::pin!(context.write_lock.enter(goes_on, held));
-    let writing = loop {
-        match tokio::time::timeout(LOOK, entered.as_mut()).await {
-            Ok(writing) => break writing?,
-            Err(_) => waiting.check()?,
-        }
-    };
+    let writing = context.write_lock.enter_while(goes_on, held, || waiting.check()).await?;
     // Since it has waited in the runtime.
     threads::may_block().await;
     Ok((writing, began.elapsed()))
@@ -757,6 +750,13 @@ pub(crate) fn handshake(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_command_that_panics_fails_with_an_error_of_its_own() {
+        let panics = || -> Result<()> { panic!("a bug") };
+        assert_eq!(guarded("insert", panics).unwrap_err().code, ErrorCode::InternalError.number());
+        assert_eq!(guarded("insert", || Ok(1)).unwrap(), 1);
+    }
 
     #[test]
     fn the_table_is_sorted_and_has_no_duplicates() {
