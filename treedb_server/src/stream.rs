@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -33,6 +33,24 @@ impl Stream {
             Stream::Tls(tls) => subject(tls.get_ref().1.peer_certificates()?.first()?),
         }
     }
+}
+
+/// The other end of a connection. It keeps the socket open.
+#[derive(Debug)]
+pub(crate) struct Peer(OwnedFd);
+
+impl Peer {
+    /// [`Stream::is_closed_by_peer`].
+    pub(crate) fn has_closed(&self) -> bool {
+        is_closed(self.0.as_fd())
+    }
+}
+
+fn is_closed(socket: BorrowedFd<'_>) -> bool {
+    let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let mut looked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut looked, Some(&at_once)).is_ok() && looked.iter().any(|found| found.revents().intersects(closed))
 }
 
 /// What a connection receives.
@@ -149,20 +167,26 @@ impl AsyncWrite for Socket {
 impl Stream {
     /// Whether the peer has closed its side, or the connection is broken, whatever there is to be read still.
     pub(crate) fn is_closed_by_peer(&self) -> bool {
+        self.socket().is_none_or(is_closed)
+    }
+
+    /// The peer, to be looked at by others than the one who has the stream.
+    pub(crate) fn peer(&self) -> io::Result<Peer> {
+        let socket = self.socket().ok_or(io::ErrorKind::NotConnected)?;
+        Ok(Peer(socket.try_clone_to_owned()?))
+    }
+
+    /// The socket, also below TLS.
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
         let socket = match self {
             Stream::Plain(socket) => socket,
             Stream::Tls(tls) => tls.get_ref().0,
         };
-        let socket = match &socket.0 {
-            Registered::Yes(stream) => stream.as_fd(),
-            Registered::No(stream) => stream.as_fd(),
-            Registered::Lost => return true,
-        };
-        let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        let mut looked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut looked, Some(&at_once)).is_ok()
-            && looked.iter().any(|found| found.revents().intersects(closed))
+        match &socket.0 {
+            Registered::Yes(stream) => Some(stream.as_fd()),
+            Registered::No(stream) => Some(stream.as_fd()),
+            Registered::Lost => None,
+        }
     }
 
     /// Whether it is encrypted.

@@ -113,7 +113,7 @@ impl WriteLock {
         (before & keeps_out == 0).then_some(writing)
     }
 
-    /// [`Self::enter`] for a write that waits as long as `goes_on` says that it may, which is asked now and then.
+    /// [`Self::enter`] for a write that waits as long as `goes_on` says that it may, which is asked now and then, and once more when it may begin.
     ///
     /// # Errors
     /// As there, and those of `goes_on`.
@@ -126,7 +126,12 @@ impl WriteLock {
         let mut entered = std::pin::pin!(self.enter(of_open_transaction, held));
         loop {
             match tokio::time::timeout(LOOK, entered.as_mut()).await {
-                Ok(writing) => return Ok(writing?),
+                Ok(writing) => {
+                    let writing = writing?;
+                    // The lock may have been given back since it was asked last.
+                    goes_on()?;
+                    return Ok(writing);
+                }
                 Err(_) => goes_on()?,
             }
         }
@@ -216,9 +221,9 @@ impl WriteLock {
         let writer = loop {
             interrupt::check()?;
             database.checkpoint()?;
-            // It may have taken long.
-            interrupt::check()?;
             let writer = database.store().begin_write()?;
+            // Both may have taken long.
+            interrupt::check()?;
             let stats = database.store().stats();
             if stats.txn == stats.checkpoint {
                 break writer;
@@ -379,6 +384,25 @@ mod tests {
             assert_eq!(error.code, code);
             assert!(!lock.is_held() && lock.try_enter(false).is_some());
         }
+        // Also who is told so while it waits for the store's own writer.
+        let interrupt = Arc::new(Interrupt::new(None));
+        let writer = database.store().begin_write().unwrap();
+        let taker = {
+            let (lock, database, interrupt) = (Arc::clone(&lock), database.clone(), Arc::clone(&interrupt));
+            std::thread::spawn(move || {
+                let _entered = interrupt.enter();
+                lock.take(&database, Instant::now() + Duration::from_secs(60))
+            })
+        };
+        while lock.try_enter(false).is_some() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!taker.is_finished());
+        interrupt.kill();
+        drop(writer);
+        assert_eq!(taker.join().unwrap().unwrap_err().code, ErrorCode::Interrupted);
+        assert!(!lock.is_held() && lock.try_enter(false).is_some());
         assert_eq!(lock.take(&database, soon()).unwrap(), Some(1));
     }
 
@@ -399,7 +423,18 @@ mod tests {
             Ok::<(), QueryError>(())
         };
         drop(lock.enter_while(false, (10, 20), goes_on).await.unwrap());
-        assert_eq!(asked.get(), until);
+        assert_eq!(asked.get(), until + 1, "once more when it may begin");
+        // Who is told to stop just before the lock is given back does not begin.
+        lock.take(&database, soon()).unwrap();
+        let killed = std::cell::Cell::new(false);
+        let waits = lock.enter_while(false, (10, 20), || if killed.get() { Err(refused()) } else { Ok(()) });
+        let kills = async {
+            tokio::time::sleep(LOOK / 5).await;
+            killed.set(true);
+            lock.give_back();
+        };
+        assert_eq!(tokio::join!(waits, kills).0.unwrap_err().code, ErrorCode::Interrupted);
+        assert!(lock.take(&database, soon()).unwrap().is_some(), "nothing has entered");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! One connection: reads a message, runs its command and sends the reply, until either side closes it.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bson::{RawDocument, RawDocumentBuf};
 use prometheus_client::metrics::counter::Counter;
@@ -106,7 +107,7 @@ impl Session {
         self.hangs_up.load(Ordering::Relaxed)
     }
 
-    /// Whether the client has closed its side. It is looked at while a command waits.
+    /// Whether the client has closed its side, as far as a command knows that has waited.
     pub(crate) fn has_left(&self) -> bool {
         self.left.load(Ordering::Relaxed)
     }
@@ -247,23 +248,20 @@ pub(crate) async fn connection(
     tracing::debug!(connection = session.id, "mongo connection closed");
 }
 
-/// Time between two looks at whether the client of a command that waits has closed its side.
-const LOOK: Duration = Duration::from_millis(500);
-
-/// What comes of `answered`, while which it is noted if the client closes its side.
+/// What comes of `answered`. Whenever it goes on after it has waited, it is noted before if the client has closed its side.
 async fn while_watched(answered: impl Future<Output = Answer>, stream: &Stream, session: &Session) -> Answer {
     let mut answered = pin!(answered);
-    // Most commands never wait, and need no timer.
+    // Most commands never wait, and nobody looks.
     if let Some(answer) = stall::at_once(answered.as_mut()).await {
         return answer;
     }
-    loop {
-        match tokio::time::timeout(LOOK, answered.as_mut()).await {
-            Ok(answer) => return answer,
-            Err(_) if stream.is_closed_by_peer() => session.left.store(true, Ordering::Relaxed),
-            Err(_) => {}
+    poll_fn(|context| {
+        if stream.is_closed_by_peer() {
+            session.left.store(true, Ordering::Relaxed);
         }
-    }
+        answered.as_mut().poll(context)
+    })
+    .await
 }
 
 async fn answer(

@@ -37,7 +37,7 @@ use super::execute::{Session, encode_error};
 use super::failure::Failure;
 use super::prepared::Statement;
 use super::pull;
-use super::running::Place;
+use super::running::{Place, Waiting};
 use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::{Context, Reserved};
 use crate::metrics::Door;
@@ -136,6 +136,13 @@ impl From<TransferError> for CloseReason {
 
 /// Serves one connection until the peer closes it, breaks the protocol, or the server drains.
 pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Context>, shutdown: Shutdown) {
+    let looked_at = match stream.peer() {
+        Ok(looked_at) => looked_at,
+        Err(error) => {
+            tracing::debug!(door = DOOR, %peer, %error, "closing: its socket cannot be shared");
+            return;
+        }
+    };
     let (read, write) = tokio::io::split(stream);
     let (outbox, queue) = mpsc::channel(MAX_REQUESTS + 1);
     let sent = context.metrics.sent.get_or_create_owned(&Door { door: DOOR });
@@ -149,7 +156,8 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
     let (database, access) = (context.database.clone(), Arc::clone(&context.access));
     let operations = Arc::clone(&context.operations);
     let (counts, number) = (context.metrics.native.clone(), context.next_connection());
-    let session = Arc::new(Session::new(database, access, operations, counts, number, peer));
+    let session = Session::new(database, access, operations, counts, number, peer);
+    let session = Arc::new(session.with_peer(looked_at));
     let listing = Arc::clone(&context.operations);
     let _listed = listing.list(&session);
     let mut reader = Reader {
@@ -170,9 +178,6 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
         Err(end) => end,
     };
     let context = Arc::clone(&reader.context);
-    if matches!(end, CloseReason::Peer | CloseReason::Broken(_)) {
-        session.leave();
-    }
     let last_error = match end {
         CloseReason::Peer => None,
         CloseReason::Shutdown => Some(Failure::new(ErrorCode::ShutdownInProgress, "the server is stopping")),
@@ -277,6 +282,10 @@ impl Reader {
         let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
             return Err(CloseReason::Broken(io::ErrorKind::BrokenPipe.into()));
         };
+        // Those before it may have waited, and been given up.
+        if self.session.has_left() {
+            return Err(CloseReason::Peer);
+        }
         let length = header.length as usize;
         let mut body = Vec::new();
         if header.opcode == opcode::PULL {
@@ -314,9 +323,12 @@ impl Reader {
         while self.working.try_join_next().is_some() {}
         let (context, outbox) = (Arc::clone(&self.context), self.outbox.clone());
         self.working.spawn(async move {
-            let writing = match work.admit(&context).await {
-                Ok(writing) => writing,
+            let began = Instant::now();
+            let (writing, waited) = match work.admit(&context).await {
+                Ok(admitted) => admitted,
                 Err(error) => {
+                    let name = opcode::name(work.header.opcode);
+                    context.metrics.observe(DOOR, name, began.elapsed(), true);
                     let _ = outbox.send(work.refuse(&error).reserve(&context).await).await;
                     return;
                 }
@@ -324,9 +336,9 @@ impl Reader {
             let run = {
                 let context = Arc::clone(&context);
                 tokio::task::spawn_blocking(move || {
-                    let done = work.run(&context, Place::Own);
+                    let done = work.run(&context, Place::Own(waited.as_ref()));
                     // Its answer may have to wait for the client.
-                    drop(writing);
+                    drop((writing, waited));
                     done
                 })
             };
@@ -465,6 +477,9 @@ impl Reader {
 
     /// Waits without limit for the first byte of a frame.
     async fn arrival(&mut self) -> Result<(), CloseReason> {
+        if self.session.has_left() {
+            return Err(CloseReason::Peer);
+        }
         // Also of a connection on which requests arrive all the time.
         self.close_idle();
         // With a full pipeline the next header has been read already.
@@ -574,10 +589,10 @@ fn answer(
     header: &Header,
     body: &[u8],
     statement: Option<&Statement>,
-    place: Place,
+    place: Place<'_>,
     out: &mut Vec<u8>,
 ) -> bool {
-    let _writing = match session.is_write(header, statement) && place == Place::Reader {
+    let _writing = match session.is_write(header, statement) && place.is_reader() {
         true => match context.write_lock.try_enter(false) {
             // It waits elsewhere until writes are no longer locked out.
             None => return false,
@@ -606,23 +621,24 @@ impl PendingRequest {
     /// # Errors
     /// `Interrupted`, `ClientDisconnect`, `ExceededMemoryLimit` if what waits holds too much memory; those of what the client may do, which is
     /// known before it waits.
-    async fn admit(&self, context: &Arc<Context>) -> Result<Option<Writing>, Failure> {
+    async fn admit(&self, context: &Arc<Context>) -> Result<(Option<Writing>, Option<Waiting>), Failure> {
         let statement = self.statement.as_deref();
         // A stranger's is refused, and must not wait before that.
         if !(self.session.is_trusted() && self.session.is_write(&self.header, statement)) {
-            return Ok(None);
+            return Ok((None, None));
         }
         if let Some(writing) = context.write_lock.try_enter(false) {
-            return Ok(Some(writing));
+            return Ok((Some(writing), None));
         }
         let waits = || self.session.waits(&self.header, &self.body, statement);
         let waiting = catch_unwind(AssertUnwindSafe(waits)).unwrap_or_else(|_| Err(Failure::bug()))?;
         let held = (self.reserved.bytes(), context.locked_out_bytes());
-        context.write_lock.enter_while(false, held, || waiting.check()).await.map(Some)
+        let writing = context.write_lock.enter_while(false, held, || waiting.check()).await?;
+        Ok((Some(writing), Some(waiting)))
     }
 
     /// Executes it. May wait for the disk. Gives it back if it is to be executed on a thread of its own.
-    fn run(self, context: &Context, place: Place) -> Result<CompletedRequest, PendingRequest> {
+    fn run(self, context: &Context, place: Place<'_>) -> Result<CompletedRequest, PendingRequest> {
         let mut bytes = Vec::new();
         let statement = self.statement.as_deref();
         if !answer(&self.session, context, &self.header, &self.body, statement, place, &mut bytes) {

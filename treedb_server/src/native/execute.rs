@@ -35,6 +35,7 @@ use crate::access::Access;
 use crate::access::identity::{Identity, Step};
 use crate::metrics::NativeCounts;
 use crate::operations::{Connection, Operations, Slots};
+use crate::stream::Peer;
 
 /// Bytes after which a batch of documents or entries ends.
 const BATCH_BYTES: usize = 1 << 20;
@@ -74,7 +75,9 @@ pub(crate) struct Session {
     pub(super) pulls: Pulls,
     pace: Pace,
     counts: NativeCounts,
-    /// The client has ended the connection.
+    /// The client, if this is a connection.
+    peer: Option<Peer>,
+    /// The client had closed its side when a write of it might have begun that had waited.
     left: AtomicBool,
 }
 
@@ -149,6 +152,7 @@ impl Session {
             pulls: Pulls::new(counts.pulls.clone()),
             pace: Pace::new(),
             counts,
+            peer: None,
             left: AtomicBool::new(false),
         }
     }
@@ -237,12 +241,21 @@ impl Session {
         self.access.trusts(&self.identity)
     }
 
-    /// Says that the client has ended the connection.
-    pub(super) fn leave(&self) {
-        self.left.store(true, Ordering::Relaxed);
+    /// The same, of this client.
+    pub(super) fn with_peer(self, peer: Peer) -> Self {
+        Session { peer: Some(peer), ..self }
     }
 
-    /// Whether the client has ended the connection.
+    /// Looks whether the client has closed its side.
+    pub(super) fn look_for_peer(&self) -> bool {
+        let left = self.peer.as_ref().is_some_and(Peer::has_closed);
+        if left {
+            self.left.store(true, Ordering::Relaxed);
+        }
+        left
+    }
+
+    /// Whether [`Self::look_for_peer`] has found that the client has closed its side.
     pub(super) fn has_left(&self) -> bool {
         self.left.load(Ordering::Relaxed)
     }
@@ -259,7 +272,7 @@ impl Session {
     ) -> Result<Waiting, Failure> {
         let Some(request) = Request::read(header, body)? else { return Err(Self::unknown(header)) };
         permission::check(&self.access, &self.identity, header.opcode, &request, statement)?;
-        Ok(Waiting::begin(self, header, &request, statement))
+        Ok(Waiting::begin(self, header, &request, (body.len(), statement)))
     }
 
     fn unknown(header: &Header) -> Failure {
@@ -279,7 +292,7 @@ impl Session {
         header: &Header,
         body: &[u8],
         statement: Option<&Statement>,
-        place: Place,
+        place: Place<'_>,
         out: &mut Vec<u8>,
     ) -> Option<bool> {
         let done = frame::put(out, header.opcode | ANSWER, 0, header.request, |out| {
@@ -300,7 +313,7 @@ impl Session {
         header: &Header,
         body: &[u8],
         statement: Option<&Statement>,
-        place: Place,
+        place: Place<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Stop> {
         let Some(request) = Request::read(header, body)? else { return Err(Self::unknown(header).into()) };
@@ -393,6 +406,7 @@ impl Session {
             Request::KvDelete(delete) => self.kv_delete(&delete, out),
             Request::KvRange(range) => self.kv_range(&range, out),
             Request::KvBatch(batch) => self.kv_batch(&batch),
+            _ => Err(Failure::unknown()),
         };
         Ok(done?)
     }
@@ -541,7 +555,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<bool, Failure> {
         let request = Request::Pull(*pull);
-        let running = Running::begin(self, header, &request, None, (0, Place::Own));
+        let running = Running::begin(self, header, &request, None, (0, Place::Own(None)));
         let before = out.len();
         let next = Next { cursor: pull.cursor, batch: pull.batch };
         let mut more = false;

@@ -16,11 +16,16 @@ impl Failure {
         Failure(ErrorFrame { code: code.number(), name: code.name().to_owned(), message: message.into() })
     }
 
-    /// That of a request whose client has ended the connection.
+    /// That of a request whose client has closed the connection.
     pub(super) fn disconnected() -> Self {
         let code = ProtocolCode::ClientDisconnect;
-        let message = "the client has ended the connection".to_owned();
+        let message = "the client has closed the connection".to_owned();
         Failure(ErrorFrame { code: code.number(), name: code.name().to_owned(), message })
+    }
+
+    /// That of a request which the protocol has and this server does not.
+    pub(super) fn unknown() -> Self {
+        Failure::new(ErrorCode::CommandNotFound, "this server does not execute such requests")
     }
 
     /// That of a request that has panicked.

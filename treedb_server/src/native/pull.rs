@@ -245,11 +245,7 @@ pub(super) async fn run(mut way: Way, header: Header, pull: Pull, begun: Begun) 
                 let session = Arc::clone(&way.session);
                 let filled = tokio::task::spawn_blocking(move || next(&session, &header, &pull)).await;
                 // A panic has been logged with its place.
-                filled.unwrap_or_else(|_| {
-                    let message =
-                        "the request failed in a way that is a bug in the server; its log says where";
-                    Err(Failure::new(ErrorCode::InternalError, message))
-                })
+                filled.unwrap_or_else(|_| Err(Failure::bug()))
             }
             Err(error) => Err(error),
         };
