@@ -56,6 +56,7 @@ pub(super) fn check(
             Shape::Insert(_) => collection(prepare.namespace, &[Action::Insert]),
             Shape::Update { .. } => collection(prepare.namespace, &[Action::Update]),
             Shape::Delete(_) => collection(prepare.namespace, &[Action::Remove]),
+            _ => Err(Failure::unknown()),
         },
         Request::Execute(execute) => match statement {
             None => Ok(access.require_login(identity, name)?),
@@ -96,6 +97,7 @@ pub(super) fn check(
         Request::KvPut(put) => table(put.table, &[Action::Insert, Action::Update]),
         Request::KvDelete(delete) => table(delete.table, &[Action::Remove]),
         Request::KvBatch(batch) => table(batch.table, batch_actions(batch)),
+        _ => Err(Failure::unknown()),
     }
 }
 

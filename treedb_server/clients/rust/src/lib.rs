@@ -1,5 +1,6 @@
 //! Clients of TreeDB's native protocol, which `treedb serve --native HOST:PORT` speaks: one connection each. [`Client`] is blocking; with
-//! the feature `async` there is `AsyncClient` for tokio, with the same calls.
+//! the feature `async` there is `AsyncClient` for tokio, whose calls are the same, without pipelines and streams: its tasks do not wait for each other
+//! anyway. For Linux.
 //!
 #![doc = concat!("```no_run\n", include_str!("../examples/films.rs"), "```")]
 //!
@@ -56,10 +57,11 @@ pub use pipeline::{Pipeline, Ticket};
 pub use results::{Documents, Pairs, Stream};
 #[cfg(feature = "tls")]
 pub use tls::Tls;
-pub use treedb_protocol::ErrorFrame;
 pub use treedb_protocol::call::{
     Ack, Batch, Bound, Call, Close, Count, CountWith, CreateIndex, Credit, Delete, DeleteWith, DocumentError,
-    DropIndex, Execute, Execution, Find, FindWith, Forget, Get, GetWith, Insert, InsertWith, Inserted,
-    KvBatch, KvDelete, KvGet, KvPut, KvRange, Leaves, Left, ListIndexes, Neighbor, Next, Op, Ping, Prepare,
-    Prepared, Pull, Shape, Update, UpdateSearchIndex, UpdateWith, Updated, VectorSearch, Welcome, values,
+    DropIndex, Entries, Execute, Execution, Find, FindWith, Forget, Get, GetWith, Insert, InsertWith,
+    Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, Leaves, Left, ListIndexes, Neighbor, Next, Op, Ping,
+    Prepare, Prepared, Pull, Shape, Update, UpdateSearchIndex, UpdateWith, Updated, VectorSearch, Welcome,
+    values,
 };
+pub use treedb_protocol::{ErrorFrame, Malformed};

@@ -123,6 +123,7 @@ pub const DESCENDING: u16 = 1 << 2;
 
 /// A request, as the server found it in a frame. Borrows from the frame's body.
 #[derive(Debug)]
+#[non_exhaustive]
 #[allow(missing_docs, reason = "each variant is the struct of its name")]
 pub enum Request<'a> {
     Ping(Ping<'a>),

@@ -41,6 +41,7 @@ pub struct Prepare<'a> {
 
 /// What is prepared. `{$param: n}` in a document stands for the value with number n.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Shape<'a> {
     /// To get the document with an `_id`, which is the only value.
     Get,

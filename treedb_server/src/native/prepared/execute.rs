@@ -46,13 +46,14 @@ impl Session {
             },
             Shape::Delete(filter) => Kind::Delete(compile(filter, Place::Filter)?),
             Shape::Count(filter) => Kind::Count(compile(filter, Place::Filter)?),
+            _ => return Err(Failure::unknown()),
         };
         let parameters = if matches!(kind, Kind::Get) { 1 } else { parameters.count()? };
         let by_id = match prepare.shape {
             Shape::Get => true,
             Shape::Find { filter, .. } | Shape::Update { filter, .. } => asks_for_id(filter),
             Shape::Delete(filter) | Shape::Count(filter) => asks_for_id(filter),
-            Shape::Insert(_) => false,
+            _ => false,
         };
         let collection = self.collection(prepare.namespace, Ack::Server)?;
         let statement = Statement::new(kind, collection, parameters, by_id);
