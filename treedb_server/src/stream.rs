@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -35,17 +36,6 @@ impl Stream {
     }
 }
 
-/// The other end of a connection. It keeps the socket open.
-#[derive(Debug)]
-pub(crate) struct Peer(OwnedFd);
-
-impl Peer {
-    /// [`Stream::is_closed_by_peer`].
-    pub(crate) fn has_closed(&self) -> bool {
-        is_closed(self.0.as_fd())
-    }
-}
-
 fn is_closed(socket: BorrowedFd<'_>) -> bool {
     let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
     let mut looked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
@@ -53,10 +43,32 @@ fn is_closed(socket: BorrowedFd<'_>) -> bool {
     poll(&mut looked, Some(&at_once)).is_ok() && looked.iter().any(|found| found.revents().intersects(closed))
 }
 
+/// What the halves of a connection share: each takes it for as long as it polls.
+type Shared = Mutex<Stream>;
+
 /// What a connection receives.
-pub(crate) type ReadHalf = tokio::io::ReadHalf<Stream>;
+#[derive(Debug)]
+pub(crate) struct ReadHalf(Arc<Shared>);
+
 /// What it sends.
-pub(crate) type WriteHalf = tokio::io::WriteHalf<Stream>;
+#[derive(Debug)]
+pub(crate) struct WriteHalf(Arc<Shared>);
+
+/// The other end of a connection, for others than those who have the halves to look at.
+#[derive(Debug)]
+pub(crate) struct Peer(Weak<Shared>);
+
+impl Peer {
+    /// [`Stream::is_closed_by_peer`]. Waits while the connection is read by a thread that lingers.
+    pub(crate) fn has_closed(&self) -> bool {
+        self.0.upgrade().is_none_or(|stream| locked(&stream).is_closed_by_peer())
+    }
+}
+
+fn locked(stream: &Shared) -> MutexGuard<'_, Stream> {
+    // Who has panicked while it polled leaves what any error leaves.
+    stream.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A connected socket. On a thread that [lingers](threads::lingers) a read waits for its peer for at most [`LINGER`]; anywhere else
 /// reads and writes do not block, but ask the runtime to be woken.
@@ -170,10 +182,11 @@ impl Stream {
         self.socket().is_none_or(is_closed)
     }
 
-    /// The peer, to be looked at by others than the one who has the stream.
-    pub(crate) fn peer(&self) -> io::Result<Peer> {
-        let socket = self.socket().ok_or(io::ErrorKind::NotConnected)?;
-        Ok(Peer(socket.try_clone_to_owned()?))
+    /// Its two directions, and the peer.
+    pub(crate) fn split(self) -> (ReadHalf, WriteHalf, Peer) {
+        let shared = Arc::new(Mutex::new(self));
+        let peer = Peer(Arc::downgrade(&shared));
+        (ReadHalf(Arc::clone(&shared)), WriteHalf(shared), peer)
     }
 
     /// The socket, also below TLS.
@@ -228,5 +241,29 @@ impl AsyncWrite for Stream {
             Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
+    }
+}
+
+impl AsyncRead for ReadHalf {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut *locked(&self.0)).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for WriteHalf {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *locked(&self.0)).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *locked(&self.0)).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *locked(&self.0)).poll_shutdown(context)
     }
 }

@@ -136,14 +136,7 @@ impl From<TransferError> for CloseReason {
 
 /// Serves one connection until the peer closes it, breaks the protocol, or the server drains.
 pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Context>, shutdown: Shutdown) {
-    let looked_at = match stream.peer() {
-        Ok(looked_at) => looked_at,
-        Err(error) => {
-            tracing::debug!(door = DOOR, %peer, %error, "closing: its socket cannot be shared");
-            return;
-        }
-    };
-    let (read, write) = tokio::io::split(stream);
+    let (read, write, looked_at) = stream.split();
     let (outbox, queue) = mpsc::channel(MAX_REQUESTS + 1);
     let sent = context.metrics.sent.get_or_create_owned(&Door { door: DOOR });
     let writer = Writer {
