@@ -97,6 +97,10 @@ impl Mechanism {
     }
 
     /// A password in the form that is hashed.
+    #[cfg_attr(
+        not(feature = "scram-sha-1"),
+        expect(unused_variables, reason = "SCRAM-SHA-256 hashes the password alone")
+    )]
     pub fn prepared(self, user: &str, password: &str) -> Result<String, Refused> {
         match self {
             #[cfg(feature = "scram-sha-1")]
