@@ -13,8 +13,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# With the attribute before it: doctests are compiled in the repository only.
-INCLUDE = re.compile(r"(?P<doctest>#\[cfg\((?:doctest|all\(doctest, [^\]]*)\)\]\s*#\[doc = )?include(?:_str|_bytes)?!\(\"(?P<path>[^\"]+)\"\)")
+# Modules of other folders too. With the attribute before it: doctests are compiled in the repository only.
+INCLUDE = re.compile(r"(?P<doctest>#\[cfg\((?:doctest|all\(doctest, [^\]]*)\)\]\s*#\[doc = )?(?:include(?:_str|_bytes)?!\(|#\[path = )\"(?P<path>[^\"]+)\"[)\]]")
 
 
 def cargo(*arguments):

@@ -103,6 +103,9 @@ def main():
     for name in ("treedb_storage", "treedb_collections", "treedb_core", "treedb_server"):
         if name in reach(found, "treedb_pg"):
             bad.append(f"treedb_pg depends on {name}: it stands on treedb_formats and treedb_query alone")
+    for package, wanted_below in (("treedb_client", {"treedb_protocol"}), ("treedb_protocol", set())):
+        for name in sorted(reach(found, package) - wanted_below):
+            bad.append(f"{package} depends on {name}: clients do without the database")
     if "--check" in sys.argv[1:]:
         if wanted != text:
             bad.append(f"{PAGE.relative_to(ROOT)} does not show the packages as they are: run scripts/layers.py")

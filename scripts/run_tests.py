@@ -35,10 +35,12 @@ SUITES = [
     ("dependencies", 2, "scripts/check_dependencies.py", "licences, sources and duplicate versions of all dependencies"),
     ("package", 5, "scripts/check_packages.py", "every package that is published can be packaged"),
     ("format", 1, "cargo fmt --all --check", "rustfmt finds nothing to change"),
-    ("clippy", 15, "cargo clippy --all-targets -- -D warnings && cargo clippy -p treedb_pg -p bench -p instructions --all-targets -- -D warnings",
+    ("clippy", 15, "cargo clippy --all-targets -- -D warnings && cargo clippy -p treedb_pg -p bench -p instructions --all-targets -- -D warnings"
+     # As its users build it, without what the server and its tests switch on.
+     " && for features in --no-default-features '' '--features async'; do cargo clippy -p treedb_client --all-targets $features -- -D warnings || exit; done",
      "lints, missing docs and undocumented unsafe"),
     ("rustdoc", 10, "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps -p treedb_formats -p treedb_vector -p treedb_storage -p treedb_query"
-     " -p treedb_collections -p treedb_core -p treedb_server", "the documentation builds without warnings"),
+     " -p treedb_collections -p treedb_core -p treedb_protocol -p treedb_server && RUSTDOCFLAGS='-D warnings' cargo doc --no-deps -p treedb_client --all-features", "the documentation builds without warnings"),
     ("cargo", 25, "cargo test --no-fail-fast", "unit, model, crash and wire tests"),
     ("schedules", 8, "cargo test -p treedb_storage --lib --features shuttle -- schedules --nocapture",
      "thread schedules over reader slots, page cache, writer lock, commit group and store"),

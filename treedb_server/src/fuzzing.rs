@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use treedb_collections::Database;
+use treedb_protocol::frame::{HEADER, Header, MAX_BODY};
 use treedb_storage::Options;
 use treedb_storage::disk::SimDisk;
 
@@ -11,7 +12,6 @@ use crate::access::Access;
 use crate::metrics::NativeCounts;
 use crate::mongo::{op_msg::OpMsg, op_query};
 use crate::native::execute::Session;
-use crate::native::frame::{HEADER, Header, MAX_BODY};
 use crate::native::running::Place;
 use crate::operations::Operations;
 

@@ -7,8 +7,7 @@
 //! | [`config`] | addresses and limits |
 //! | `settings` | where they come from: file, environment, flags |
 //! | `mongo` | MongoDB's wire protocol: messages, commands, cursors |
-//! | [`native`] | the native protocol (docs/native-protocol.md) |
-//! | [`client`] | a client of the native protocol |
+//! | `native` | the native protocol; what it shares with clients is in [`treedb_protocol`] |
 //! | `access` | users, roles, authentication |
 //! | `admin` | HTTP: `/livez`, `/readyz`, `/metrics`, and the web page |
 //! | `web` | the page: who may see it, its files, what it asks |
@@ -27,9 +26,7 @@
 //! | `logs` | where log lines go |
 
 pub mod cli;
-pub mod client;
 pub mod config;
-pub mod native;
 pub mod server;
 
 mod access;
@@ -44,6 +41,7 @@ mod listener;
 mod logs;
 mod metrics;
 mod mongo;
+mod native;
 mod notify;
 mod operations;
 mod parameters;

@@ -42,6 +42,11 @@ impl<S> Received<S> {
         self.bytes.get(self.read..).unwrap_or_default()
     }
 
+    /// The stream, to be looked at.
+    pub(crate) fn peek(&self) -> &S {
+        &self.stream
+    }
+
     /// The stream.
     pub(crate) fn stream(&mut self) -> &mut S {
         &mut self.stream

@@ -2,9 +2,12 @@
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -33,10 +36,39 @@ impl Stream {
     }
 }
 
+fn is_closed(socket: BorrowedFd<'_>) -> bool {
+    let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let mut looked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut looked, Some(&at_once)).is_ok() && looked.iter().any(|found| found.revents().intersects(closed))
+}
+
+/// What the halves of a connection share: each takes it for as long as it polls.
+type Shared = Mutex<Stream>;
+
 /// What a connection receives.
-pub(crate) type ReadHalf = tokio::io::ReadHalf<Stream>;
+#[derive(Debug)]
+pub(crate) struct ReadHalf(Arc<Shared>);
+
 /// What it sends.
-pub(crate) type WriteHalf = tokio::io::WriteHalf<Stream>;
+#[derive(Debug)]
+pub(crate) struct WriteHalf(Arc<Shared>);
+
+/// The other end of a connection, for others than those who have the halves to look at.
+#[derive(Debug)]
+pub(crate) struct Peer(Weak<Shared>);
+
+impl Peer {
+    /// [`Stream::is_closed_by_peer`]. Waits while the connection is read by a thread that lingers.
+    pub(crate) fn has_closed(&self) -> bool {
+        self.0.upgrade().is_none_or(|stream| locked(&stream).is_closed_by_peer())
+    }
+}
+
+fn locked(stream: &Shared) -> MutexGuard<'_, Stream> {
+    // Who has panicked while it polled leaves what any error leaves.
+    stream.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A connected socket. On a thread that [lingers](threads::lingers) a read waits for its peer for at most [`LINGER`]; anywhere else
 /// reads and writes do not block, but ask the runtime to be woken.
@@ -145,6 +177,31 @@ impl AsyncWrite for Socket {
 }
 
 impl Stream {
+    /// Whether the peer has closed its side, or the connection is broken, whatever there is to be read still.
+    pub(crate) fn is_closed_by_peer(&self) -> bool {
+        self.socket().is_none_or(is_closed)
+    }
+
+    /// Its two directions, and the peer.
+    pub(crate) fn split(self) -> (ReadHalf, WriteHalf, Peer) {
+        let shared = Arc::new(Mutex::new(self));
+        let peer = Peer(Arc::downgrade(&shared));
+        (ReadHalf(Arc::clone(&shared)), WriteHalf(shared), peer)
+    }
+
+    /// The socket, also below TLS.
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        let socket = match self {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(tls) => tls.get_ref().0,
+        };
+        match &socket.0 {
+            Registered::Yes(stream) => Some(stream.as_fd()),
+            Registered::No(stream) => Some(stream.as_fd()),
+            Registered::Lost => None,
+        }
+    }
+
     /// Whether it is encrypted.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Stream::Tls(_))
@@ -184,5 +241,29 @@ impl AsyncWrite for Stream {
             Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
+    }
+}
+
+impl AsyncRead for ReadHalf {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut *locked(&self.0)).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for WriteHalf {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *locked(&self.0)).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *locked(&self.0)).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *locked(&self.0)).poll_shutdown(context)
     }
 }

@@ -26,6 +26,9 @@ const LOCKED: usize = CLOSED >> 1;
 /// Time between two looks at whether the lock can be taken.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// Time between two looks at whether a write may go on waiting.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// The lock.
 #[derive(Debug)]
 pub(crate) struct WriteLock {
@@ -110,6 +113,30 @@ impl WriteLock {
         (before & keeps_out == 0).then_some(writing)
     }
 
+    /// [`Self::enter`] for a write that waits as long as `goes_on` says that it may, which is asked now and then, and once more when it may begin.
+    ///
+    /// # Errors
+    /// As there, and those of `goes_on`.
+    pub(crate) async fn enter_while<E: From<QueryError>>(
+        self: &Arc<Self>,
+        of_open_transaction: bool,
+        held: (usize, usize),
+        goes_on: impl Fn() -> Result<(), E>,
+    ) -> Result<Writing, E> {
+        let mut entered = std::pin::pin!(self.enter(of_open_transaction, held));
+        loop {
+            match tokio::time::timeout(LOOK, entered.as_mut()).await {
+                Ok(writing) => {
+                    let writing = writing?;
+                    // The lock may have been given back since it was asked last.
+                    goes_on()?;
+                    return Ok(writing);
+                }
+                Err(_) => goes_on()?,
+            }
+        }
+    }
+
     /// Waits until a write may begin that holds so many bytes of the budget. Cancel safe.
     ///
     /// # Errors
@@ -192,8 +219,11 @@ impl WriteLock {
             }
         }
         let writer = loop {
+            interrupt::check()?;
             database.checkpoint()?;
             let writer = database.store().begin_write()?;
+            // Both may have taken long.
+            interrupt::check()?;
             let stats = database.store().stats();
             if stats.txn == stats.checkpoint {
                 break writer;
@@ -337,6 +367,74 @@ mod tests {
             }
         });
         assert!(!lock.is_held() && *lock.open.borrow() && lock.try_enter(false).is_some());
+    }
+
+    #[test]
+    fn who_was_told_to_stop_or_has_no_time_left_does_not_take_it() {
+        use treedb_query::query::interrupt::Interrupt;
+
+        let (database, _dir) = database();
+        let lock = Arc::new(WriteLock::default());
+        let killed = Interrupt::new(None);
+        killed.kill();
+        let late = Interrupt::new(Some(Instant::now()));
+        for (interrupt, code) in [(killed, ErrorCode::Interrupted), (late, ErrorCode::MaxTimeMSExpired)] {
+            let _entered = Arc::new(interrupt).enter();
+            let error = lock.take(&database, Instant::now() + Duration::from_secs(60)).unwrap_err();
+            assert_eq!(error.code, code);
+            assert!(!lock.is_held() && lock.try_enter(false).is_some());
+        }
+        // Also who is told so while it waits for the store's own writer.
+        let interrupt = Arc::new(Interrupt::new(None));
+        let writer = database.store().begin_write().unwrap();
+        let taker = {
+            let (lock, database, interrupt) = (Arc::clone(&lock), database.clone(), Arc::clone(&interrupt));
+            std::thread::spawn(move || {
+                let _entered = interrupt.enter();
+                lock.take(&database, Instant::now() + Duration::from_secs(60))
+            })
+        };
+        while lock.try_enter(false).is_some() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!taker.is_finished());
+        interrupt.kill();
+        drop(writer);
+        assert_eq!(taker.join().unwrap().unwrap_err().code, ErrorCode::Interrupted);
+        assert!(!lock.is_held() && lock.try_enter(false).is_some());
+        assert_eq!(lock.take(&database, soon()).unwrap(), Some(1));
+    }
+
+    #[tokio::test]
+    async fn a_write_waits_no_longer_than_it_may() {
+        let (database, _dir) = database();
+        let lock = Arc::new(WriteLock::default());
+        lock.take(&database, soon()).unwrap();
+        let refused = || QueryError::new(ErrorCode::Interrupted, "gone");
+        let error = lock.enter_while(false, (10, 20), || Err(refused())).await.unwrap_err();
+        assert_eq!((error.code, lock.waiting.load(Ordering::SeqCst)), (ErrorCode::Interrupted, 0));
+        let (asked, until) = (std::cell::Cell::new(0), 3);
+        let goes_on = || {
+            asked.set(asked.get() + 1);
+            if asked.get() == until {
+                lock.give_back();
+            }
+            Ok::<(), QueryError>(())
+        };
+        drop(lock.enter_while(false, (10, 20), goes_on).await.unwrap());
+        assert_eq!(asked.get(), until + 1, "once more when it may begin");
+        // Who is told to stop just before the lock is given back does not begin.
+        lock.take(&database, soon()).unwrap();
+        let killed = std::cell::Cell::new(false);
+        let waits = lock.enter_while(false, (10, 20), || if killed.get() { Err(refused()) } else { Ok(()) });
+        let kills = async {
+            tokio::time::sleep(LOOK / 5).await;
+            killed.set(true);
+            lock.give_back();
+        };
+        assert_eq!(tokio::join!(waits, kills).0.unwrap_err().code, ErrorCode::Interrupted);
+        assert!(lock.take(&database, soon()).unwrap().is_some(), "nothing has entered");
     }
 
     #[test]

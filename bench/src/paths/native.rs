@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use bench_common::Random;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use treedb_server::client::{
-    self, Ack, AsyncClient, Find, FindWith, GetWith, InsertWith, Inserted, Prepared, Shape, values,
+use treedb_client::{
+    Ack, AsyncClient, Find, FindWith, GetWith, InsertWith, Inserted, Prepared, Shape, values,
 };
 
 use super::client::{Client, Key};
@@ -16,14 +16,14 @@ use crate::server::{Beginning, Done, Process, nanos, runtime};
 
 /// A connection that sends whole requests.
 pub(super) struct Plain {
-    client: client::Client,
+    client: treedb_client::Client,
     namespace: String,
 }
 
 impl Plain {
     /// Connects.
     pub(super) fn connect(address: &str, namespace: &str) -> Result<Plain> {
-        Ok(Plain { client: client::Client::connect(address)?, namespace: namespace.to_owned() })
+        Ok(Plain { client: treedb_client::Client::connect(address)?, namespace: namespace.to_owned() })
     }
 }
 
@@ -68,7 +68,7 @@ fn find_shape(filter: &RawDocument) -> Shape<'_> {
 
 /// A connection with statements.
 pub(super) struct Statements {
-    client: client::Client,
+    client: treedb_client::Client,
     get: Prepared,
     find: Prepared,
     insert: Prepared,
@@ -77,7 +77,7 @@ pub(super) struct Statements {
 impl Statements {
     /// Connects and prepares them.
     pub(super) fn connect(address: &str, namespace: &str) -> Result<Statements> {
-        let mut client = client::Client::connect(address)?;
+        let mut client = treedb_client::Client::connect(address)?;
         Ok(Statements {
             get: client.prepare(namespace, Shape::Get)?,
             find: client.prepare(namespace, find_shape(&by_email()))?,
@@ -113,7 +113,7 @@ impl Shared {
     /// Connects and prepares the statements.
     pub(super) fn connect(address: &str, namespace: &str) -> Result<Shared> {
         runtime()?.block_on(async {
-            let client = AsyncClient::connect(address, None).await?;
+            let client = AsyncClient::connect(address).await?;
             Ok(Shared {
                 get: client.prepare(namespace, Shape::Get).await?,
                 find: client.prepare(namespace, find_shape(&by_email())).await?,
@@ -153,7 +153,7 @@ pub(super) fn pipelined(
     time: Duration,
     seed: u64,
 ) -> Result<Done> {
-    let mut client = client::Client::connect(server.native()?)?;
+    let mut client = treedb_client::Client::connect(server.native()?)?;
     let get = client.prepare(namespace, Shape::Get)?;
     let mut pipeline = client.pipeline();
     let mut numbers = Random::new(seed, members.len() as u64);

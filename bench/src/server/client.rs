@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
-use treedb_server::client::{self, Prepared, Shape};
+use treedb_client::{Prepared, Shape};
 
 #[cfg(feature = "mongo-driver")]
 use super::driver::Thread;
@@ -44,7 +44,7 @@ pub(crate) enum Client {
 
 /// A connection of TreeDB's protocol, with what it has prepared: what its client would do who does the same thing often.
 pub(crate) struct Native {
-    client: client::Client,
+    client: treedb_client::Client,
     insert: Prepared,
     get: Prepared,
     scan: Prepared,
@@ -54,7 +54,7 @@ pub(crate) struct Native {
 
 impl Native {
     fn connect(address: &str) -> Result<Native> {
-        let mut client = client::Client::connect(address)?;
+        let mut client = treedb_client::Client::connect(address)?;
         let insert = client.prepare(NAMESPACE, Shape::Insert(&record::shape()?))?;
         let get = client.prepare(NAMESPACE, Shape::Get)?;
         let from = rawdoc! { "$param": 0 };
@@ -77,7 +77,7 @@ impl Native {
                 statement
             }
         };
-        Ok(self.client.execute_update(statement, &client::values([id, value]))?.matched)
+        Ok(self.client.execute_update(statement, &treedb_client::values([id, value]))?.matched)
     }
 }
 
@@ -199,7 +199,7 @@ impl Client {
                 see(document)
             })?,
             Client::Native(native) => {
-                let values = client::values([from]);
+                let values = treedb_client::values([from]);
                 for document in native.client.execute_find(native.scan, &values, u64::from(count))? {
                     see(&document?)?;
                     seen += 1;

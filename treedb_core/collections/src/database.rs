@@ -259,13 +259,17 @@ impl Database {
 
     /// The collections of a database, by name.
     pub fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
+        self.collections_in(&self.inner.store.begin_read()?, database)
+    }
+
+    /// The collections of a database in a snapshot, by name.
+    pub(crate) fn collections_in(&self, reads: &impl Reads, database: &str) -> Result<Vec<CollectionInfo>> {
         check_database(database)?;
-        let reads = self.inner.store.begin_read()?;
         let mut found = Vec::new();
-        for (namespace, _) in self.inner.catalog.list_with_views(&reads, &format!("{database}."))? {
-            if let Some(view) = self.inner.catalog.view(&reads, &namespace)? {
+        for (namespace, _) in self.inner.catalog.list_with_views(reads, &format!("{database}."))? {
+            if let Some(view) = self.inner.catalog.view(reads, &namespace)? {
                 found.push(CollectionInfo { namespace, options: view.options, uuid: None });
-            } else if let Some(meta) = self.inner.catalog.find(&reads, &namespace)? {
+            } else if let Some(meta) = self.inner.catalog.find(reads, &namespace)? {
                 found.push(CollectionInfo {
                     namespace,
                     options: meta.options.clone(),

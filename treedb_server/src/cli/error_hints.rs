@@ -6,7 +6,6 @@ use std::path::Path;
 use treedb_collections::{Error, QueryError};
 
 use super::Failure;
-use crate::client;
 use crate::server::ServeError;
 
 /// A database directory that does not open.
@@ -49,9 +48,9 @@ pub(super) fn server(dir: &Path, error: &ServeError) -> Failure {
 }
 
 /// A native port that cannot be connected to.
-pub(super) fn connection(address: &str, error: &client::Error) -> Failure {
+pub(super) fn connection(address: &str, error: &treedb_client::Error) -> Failure {
     let message = format!("{address}: {error}");
-    let client::Error::Io { source, .. } = error else { return Failure(message) };
+    let treedb_client::Error::Io { source, .. } = error else { return Failure(message) };
     Failure(match source.kind() {
         ErrorKind::ConnectionRefused => {
             format!(

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use clap::Args;
+use treedb_client::{Client, Tls};
 use treedb_collections::Database;
 use treedb_collections::{FindRequest, IndexSpec, Namespace};
 use treedb_query::error::ErrorCode;
@@ -12,7 +13,6 @@ use treedb_query::error::ErrorCode;
 use super::key::KeyArgs;
 use super::user::UserArgs;
 use super::{Failure, error_hints};
-use crate::client::{self, Client, Tls};
 
 /// Timeout of requests: a batch of an import may have to wait for a large index build.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(600);
@@ -92,7 +92,7 @@ impl TargetArgs {
         }
     }
 
-    fn connect(&self, address: &str) -> client::Result<Client> {
+    fn connect(&self, address: &str) -> treedb_client::Result<Client> {
         let Some(authorities) = &self.tls_ca else { return Client::connect_timeout(address, SERVER_TIMEOUT) };
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let tls = Tls::with_roots(host.trim_matches(['[', ']']), authorities)?;
@@ -170,8 +170,13 @@ impl Target {
             }
             Target::Server(client) => {
                 let (sort, projection) = (sort.as_deref(), projection.as_deref());
-                let find =
-                    client::Find { sort, projection, skip, limit, ..client::Find::new(namespace, &filter) };
+                let find = treedb_client::Find {
+                    sort,
+                    projection,
+                    skip,
+                    limit,
+                    ..treedb_client::Find::new(namespace, &filter)
+                };
                 Box::new(client.find(&find)?.map(|found| found.map_err(Failure::from)))
             }
         })

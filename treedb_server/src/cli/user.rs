@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use treedb_client::Client;
 
 use super::Failure;
-use crate::client::Client;
 use crate::config::Password;
 
 /// How a command says who runs it.

@@ -1,6 +1,8 @@
 //! One connection: reads a message, runs its command and sends the reply, until either side closes it.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -44,6 +46,8 @@ pub(crate) struct Session {
     compressors: AtomicU8,
     /// A failpoint has closed it.
     hangs_up: AtomicBool,
+    /// The client has closed its side.
+    left: AtomicBool,
     replies: AtomicI32,
 }
 
@@ -62,6 +66,7 @@ impl Session {
             client: OnceLock::new(),
             compressors: AtomicU8::new(0),
             hangs_up: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             replies: AtomicI32::new(1),
         }
     }
@@ -100,6 +105,11 @@ impl Session {
 
     fn hangs_up(&self) -> bool {
         self.hangs_up.load(Ordering::Relaxed)
+    }
+
+    /// Whether the client has closed its side, as far as a command knows that has waited.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
     }
 
     fn next_reply(&self) -> i32 {
@@ -203,7 +213,8 @@ pub(crate) async fn connection(
             }
         };
         received.inc_by(message.bytes.len() as u64);
-        let mut next = answer(message, &context, &session, &mut shutdown).await;
+        let answered = answer(message, &context, &session, &mut shutdown);
+        let mut next = while_watched(answered, stream.peek(), &session).await;
         let keep_open = loop {
             let Answer { bytes, keep_open, again } = next;
             if let Some(bytes) = bytes {
@@ -235,6 +246,22 @@ pub(crate) async fn connection(
     // Through TLS, tells the peer that this is the end.
     let _ = tokio::time::timeout(context.limits.stall, stream.stream().shutdown()).await;
     tracing::debug!(connection = session.id, "mongo connection closed");
+}
+
+/// What comes of `answered`. Whenever it goes on after it has waited, it is noted before if the client has closed its side.
+async fn while_watched(answered: impl Future<Output = Answer>, stream: &Stream, session: &Session) -> Answer {
+    let mut answered = pin!(answered);
+    // Most commands never wait, and nobody looks.
+    if let Some(answer) = stall::at_once(answered.as_mut()).await {
+        return answer;
+    }
+    poll_fn(|context| {
+        if stream.is_closed_by_peer() {
+            session.left.store(true, Ordering::Relaxed);
+        }
+        answered.as_mut().poll(context)
+    })
+    .await
 }
 
 async fn answer(

@@ -70,6 +70,8 @@ codes! {
     ExceededTimeLimit = 262,
     /// Of failpoints.
     PreparedTransactionInProgress = 267,
+    /// Nobody waits for the answer any more.
+    ClientDisconnect = 279,
     /// There is no such version of the interface.
     APIVersionError = 322,
     /// The version of the interface does not have it.

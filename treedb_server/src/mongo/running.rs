@@ -14,6 +14,7 @@ use super::commands::Request;
 use super::connection::Session;
 use super::cursors::Deadline;
 use super::error::CommandError;
+use super::protocol_code::ProtocolCode;
 use super::sessions::ClientSession;
 use crate::operations::{Access, Done, Ended, Info, Kind, Usage, cut, show};
 
@@ -37,13 +38,17 @@ impl<'r> Running<'r> {
     /// # Errors
     /// Those of a `maxTimeMS` that is none.
     pub(crate) fn begin(request: &'r Request<'r>) -> Result<Running<'r>, CommandError> {
-        let interrupt = Arc::new(Interrupt::new(time_limit(request)?).holding(request.message.reserved()));
         let (operations, slots) = (&request.context.operations, &request.session.operation);
+        // What has waited is the same operation: it has its number, its time limit, and what it was told meanwhile.
+        let (opid, interrupt) = match request.waited {
+            Some(waited) => (waited.opid, Arc::clone(&waited.interrupt)),
+            None => (operations.next(), interrupt(request)?),
+        };
         let (namespace, counted) = namespace(request);
         let usage = counted.then(|| slots.usage(&namespace, operations));
-        let info = info(request, namespace, &interrupt, false);
-        let (opid, began, lock) = (info.opid, info.began, info.lock);
-        let before = slots.replace(info);
+        let info = info(request, opid, namespace, &interrupt, false);
+        let (began, lock) = (info.began, info.lock);
+        let before = slots.replace(info).filter(|before| before.opid != opid);
         let entered = Some(Arc::clone(&interrupt).enter());
         Ok(Running { request, opid, began, lock, usage, before, interrupt, entered })
     }
@@ -119,12 +124,14 @@ impl Drop for Running<'_> {
     }
 }
 
-/// A command that waits until it can begin, for others to see.
+/// A command that waits until it can begin, for others to see, and then [runs](Running) as the same operation.
 pub(crate) struct Waiting<'r> {
     session: &'r Session,
     opid: i32,
     before: Option<Info>,
     interrupt: Arc<Interrupt>,
+    /// The client waits for a reply.
+    answered: bool,
 }
 
 impl<'r> Waiting<'r> {
@@ -133,18 +140,23 @@ impl<'r> Waiting<'r> {
     /// # Errors
     /// Those of a `maxTimeMS` that is none.
     pub(crate) fn begin(request: &Request<'r>) -> Result<Waiting<'r>, CommandError> {
-        let interrupt = Arc::new(Interrupt::new(time_limit(request)?).holding(request.message.reserved()));
-        let info = info(request, namespace(request).0, &interrupt, true);
-        let (session, opid) = (request.session, info.opid);
+        let (session, opid, interrupt) =
+            (request.session, request.context.operations.next(), interrupt(request)?);
+        let info = info(request, opid, namespace(request).0, &interrupt, true);
         let before = session.operation.replace(info);
-        Ok(Waiting { session, opid, before, interrupt })
+        Ok(Waiting { session, opid, before, interrupt, answered: !request.message.more_to_come })
     }
 
     /// Whether it may go on waiting.
     ///
     /// # Errors
-    /// `Interrupted`, `MaxTimeMSExpired`.
+    /// `Interrupted`, `MaxTimeMSExpired`; `ClientDisconnect` if nobody waits for its reply any more, who may have sent it again. Then nothing that the
+    /// client has sent after it is executed either.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
+        if self.answered && self.session.has_left() {
+            self.session.hang_up();
+            return Err(CommandError::new(ProtocolCode::ClientDisconnect, "the client has disconnected"));
+        }
         Ok(self.interrupt.check()?)
     }
 }
@@ -155,12 +167,26 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// What stops a command.
+///
+/// # Errors
+/// Those of a `maxTimeMS` that is none.
+fn interrupt(request: &Request<'_>) -> Result<Arc<Interrupt>, CommandError> {
+    Ok(Arc::new(Interrupt::new(time_limit(request)?).holding(request.message.reserved())))
+}
+
 /// What others see of a command.
-fn info(request: &Request<'_>, namespace: String, interrupt: &Arc<Interrupt>, waits_for_lock: bool) -> Info {
+fn info(
+    request: &Request<'_>,
+    opid: i32,
+    namespace: String,
+    interrupt: &Arc<Interrupt>,
+    waits_for_lock: bool,
+) -> Info {
     let mut command = request.session.operation.buffer();
     show(request.body(), &mut command);
     Info {
-        opid: request.context.operations.next(),
+        opid,
         kind: Kind::of(request.command.name),
         lock: lock(request),
         name: request.command.name,
@@ -232,8 +258,7 @@ fn time_limit(request: &Request<'_>) -> Result<Option<Instant>, CommandError> {
     match request.fields.max_time {
         Some(limit) => {
             let limit = Arg::new(request.command.name, "maxTimeMS", limit);
-            let until = Deadline::after(limit.count()?).instant();
-            Ok(until.map(|until| until.checked_sub(request.waited).unwrap_or(until)))
+            Ok(Deadline::after(limit.count()?).instant())
         }
         None => Ok(None),
     }

@@ -28,14 +28,16 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use treedb_collections::ErrorCode;
+use treedb_protocol::call::{Hello, Request, Welcome};
+use treedb_protocol::frame::{
+    self, ANSWER, CLOSING, HEADER, Header, MAX_BODY, MAX_GREETING, VERSION, opcode,
+};
 
-use super::call::{Hello, Request, Welcome};
-use super::error_frame::ErrorFrame;
 use super::execute::{Session, encode_error};
-use super::frame::{self, ANSWER, CLOSING, HEADER, Header, MAX_BODY, MAX_GREETING, VERSION, opcode};
+use super::failure::Failure;
 use super::prepared::Statement;
 use super::pull;
-use super::running::Place;
+use super::running::{Place, Waiting};
 use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::{Context, Reserved};
 use crate::metrics::Door;
@@ -44,6 +46,7 @@ use crate::shutdown::Shutdown;
 use crate::stall::{self, TransferError};
 use crate::stream::{ReadHalf, Stream, WriteHalf};
 use crate::threads;
+use crate::write_lock::Writing;
 
 /// Concurrent requests of one connection.
 pub(crate) const MAX_REQUESTS: usize = 64;
@@ -109,7 +112,7 @@ enum CloseReason {
     /// The socket failed, or the writer gave up.
     Broken(io::Error),
     /// The peer does not follow the protocol. It is sent the error.
-    Protocol(ErrorFrame),
+    Protocol(Failure),
 }
 
 impl From<io::Error> for CloseReason {
@@ -123,7 +126,7 @@ impl From<TransferError> for CloseReason {
     fn from(error: TransferError) -> Self {
         match error {
             TransferError::Io(error) => CloseReason::Broken(error),
-            TransferError::Stalled => CloseReason::Protocol(ErrorFrame::new(
+            TransferError::Stalled => CloseReason::Protocol(Failure::new(
                 ErrorCode::ProtocolError,
                 "the frame did not arrive in time",
             )),
@@ -133,7 +136,7 @@ impl From<TransferError> for CloseReason {
 
 /// Serves one connection until the peer closes it, breaks the protocol, or the server drains.
 pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Context>, shutdown: Shutdown) {
-    let (read, write) = tokio::io::split(stream);
+    let (read, write, looked_at) = stream.split();
     let (outbox, queue) = mpsc::channel(MAX_REQUESTS + 1);
     let sent = context.metrics.sent.get_or_create_owned(&Door { door: DOOR });
     let writer = Writer {
@@ -146,7 +149,8 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
     let (database, access) = (context.database.clone(), Arc::clone(&context.access));
     let operations = Arc::clone(&context.operations);
     let (counts, number) = (context.metrics.native.clone(), context.next_connection());
-    let session = Arc::new(Session::new(database, access, operations, counts, number, peer));
+    let session = Session::new(database, access, operations, counts, number, peer);
+    let session = Arc::new(session.with_peer(looked_at));
     let listing = Arc::clone(&context.operations);
     let _listed = listing.list(&session);
     let mut reader = Reader {
@@ -169,9 +173,7 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
     let context = Arc::clone(&reader.context);
     let last_error = match end {
         CloseReason::Peer => None,
-        CloseReason::Shutdown => {
-            Some(ErrorFrame::new(ErrorCode::ShutdownInProgress, "the server is stopping"))
-        }
+        CloseReason::Shutdown => Some(Failure::new(ErrorCode::ShutdownInProgress, "the server is stopping")),
         CloseReason::Broken(error) => {
             tracing::debug!(door = DOOR, %peer, %error, "broken");
             None
@@ -216,13 +218,13 @@ impl Reader {
         let header = match tokio::time::timeout(stall, self.header()).await {
             Ok(header) => header?,
             Err(_) => {
-                return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, "no greeting")));
+                return Err(CloseReason::Protocol(Failure::new(ErrorCode::ProtocolError, "no greeting")));
             }
         };
         if header.opcode != opcode::HELLO || header.length > MAX_GREETING || header.flags != 0 {
             let message = "the first frame is not a greeting: see docs/native-protocol.md, or use the port for \
                            MongoDB drivers";
-            return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, message)));
+            return Err(CloseReason::Protocol(Failure::new(ErrorCode::ProtocolError, message)));
         }
         let mut body = Vec::new();
         self.fill(&mut body, header.length as usize).await?;
@@ -232,7 +234,7 @@ impl Reader {
                 "this server speaks version {VERSION}, the client versions {} to {}: update the older of the two",
                 hello.oldest, hello.newest
             );
-            return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, message)));
+            return Err(CloseReason::Protocol(Failure::new(ErrorCode::ProtocolError, message)));
         }
         let welcome = Welcome {
             version: VERSION,
@@ -273,6 +275,10 @@ impl Reader {
         let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
             return Err(CloseReason::Broken(io::ErrorKind::BrokenPipe.into()));
         };
+        // Those before it may have waited, and been given up.
+        if self.session.has_left() {
+            return Err(CloseReason::Peer);
+        }
         let length = header.length as usize;
         let mut body = Vec::new();
         if header.opcode == opcode::PULL {
@@ -309,28 +315,23 @@ impl Reader {
         // Completed tasks are removed, so that the set does not grow.
         while self.working.try_join_next().is_some() {}
         let (context, outbox) = (Arc::clone(&self.context), self.outbox.clone());
-        // A stranger's is refused, and must not wait before that.
-        let writes =
-            work.session.is_trusted() && work.session.is_write(&work.header, work.statement.as_deref());
         self.working.spawn(async move {
-            let held = (work.reserved.bytes(), context.locked_out_bytes());
-            let writing = match writes {
-                true => context.write_lock.enter(false, held).await.map(Some),
-                false => Ok(None),
-            };
-            let writing = match writing {
-                Ok(writing) => writing,
+            let began = Instant::now();
+            let (writing, waited) = match work.admit(&context).await {
+                Ok(admitted) => admitted,
                 Err(error) => {
-                    let _ = outbox.send(work.refuse(&error.into()).reserve(&context).await).await;
+                    let name = opcode::name(work.header.opcode);
+                    context.metrics.observe(DOOR, name, began.elapsed(), true);
+                    let _ = outbox.send(work.refuse(&error).reserve(&context).await).await;
                     return;
                 }
             };
             let run = {
                 let context = Arc::clone(&context);
                 tokio::task::spawn_blocking(move || {
-                    let done = work.run(&context, Place::Own);
+                    let done = work.run(&context, Place::Own(waited.as_ref()));
                     // Its answer may have to wait for the client.
-                    drop(writing);
+                    drop((writing, waited));
                     done
                 })
             };
@@ -355,7 +356,7 @@ impl Reader {
             Ok(Some(Request::Pull(request))) => {
                 pull::begin(&way, &header, &request).map(|begun| (request, begun))
             }
-            Ok(_) => Err(ErrorFrame::new(ErrorCode::InternalError, "no pull")),
+            Ok(_) => Err(Failure::new(ErrorCode::InternalError, "no pull")),
             Err(malformed) => Err(malformed.into()),
         };
         while self.working.try_join_next().is_some() {}
@@ -424,7 +425,7 @@ impl Reader {
         header.within(longest).map_err(|malformed| CloseReason::Protocol(malformed.into()))?;
         if header.request == 0 {
             let message = "request id 0 means the connection itself: a request cannot have it";
-            return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, message)));
+            return Err(CloseReason::Protocol(Failure::new(ErrorCode::ProtocolError, message)));
         }
         Ok(())
     }
@@ -469,6 +470,9 @@ impl Reader {
 
     /// Waits without limit for the first byte of a frame.
     async fn arrival(&mut self) -> Result<(), CloseReason> {
+        if self.session.has_left() {
+            return Err(CloseReason::Peer);
+        }
         // Also of a connection on which requests arrive all the time.
         self.close_idle();
         // With a full pipeline the next header has been read already.
@@ -499,7 +503,7 @@ impl Reader {
                     _ => break,
                 },
                 () = give_up, if !trusted => {
-                    let error = ErrorFrame::new(ErrorCode::Unauthorized, "idle without authentication");
+                    let error = Failure::new(ErrorCode::Unauthorized, "idle without authentication");
                     return Err(CloseReason::Protocol(error));
                 }
                 () = self.sweep.as_mut() => self.close_idle(),
@@ -535,7 +539,7 @@ impl Reader {
     }
 
     /// Lets the requests in progress finish, and sends the last error.
-    async fn finish(mut self, last_error: Option<ErrorFrame>) {
+    async fn finish(mut self, last_error: Option<Failure>) {
         // As with the last error: if they cannot be sent, nobody is there to read them.
         let _ = self.flush().await;
         self.session.pulls.disconnect();
@@ -578,10 +582,10 @@ fn answer(
     header: &Header,
     body: &[u8],
     statement: Option<&Statement>,
-    place: Place,
+    place: Place<'_>,
     out: &mut Vec<u8>,
 ) -> bool {
-    let _writing = match session.is_write(header, statement) && place == Place::Reader {
+    let _writing = match session.is_write(header, statement) && place.is_reader() {
         true => match context.write_lock.try_enter(false) {
             // It waits elsewhere until writes are no longer locked out.
             None => return false,
@@ -592,9 +596,8 @@ fn answer(
     let (started, before) = (Instant::now(), out.len());
     let done = catch_unwind(AssertUnwindSafe(|| session.answer(header, body, statement, place, out)));
     let done = done.unwrap_or_else(|_| {
-        let message = "the request failed in a way that is a bug in the server; its log says where";
         out.truncate(before);
-        encode_error(&ErrorFrame::new(ErrorCode::InternalError, message), 0, header.request, out);
+        encode_error(&Failure::bug(), 0, header.request, out);
         Some(true)
     });
     let Some(failed) = done else { return false };
@@ -605,8 +608,30 @@ fn answer(
 }
 
 impl PendingRequest {
+    /// Lets it begin if it writes, unless writes are locked out: then it waits, as others can see, as long as nobody tells it to stop and its client
+    /// is there.
+    ///
+    /// # Errors
+    /// `Interrupted`, `ClientDisconnect`, `ExceededMemoryLimit` if what waits holds too much memory; those of what the client may do, which is
+    /// known before it waits.
+    async fn admit(&self, context: &Arc<Context>) -> Result<(Option<Writing>, Option<Waiting>), Failure> {
+        let statement = self.statement.as_deref();
+        // A stranger's is refused, and must not wait before that.
+        if !(self.session.is_trusted() && self.session.is_write(&self.header, statement)) {
+            return Ok((None, None));
+        }
+        if let Some(writing) = context.write_lock.try_enter(false) {
+            return Ok((Some(writing), None));
+        }
+        let waits = || self.session.waits(&self.header, &self.body, statement);
+        let waiting = catch_unwind(AssertUnwindSafe(waits)).unwrap_or_else(|_| Err(Failure::bug()))?;
+        let held = (self.reserved.bytes(), context.locked_out_bytes());
+        let writing = context.write_lock.enter_while(false, held, || waiting.check()).await?;
+        Ok((Some(writing), Some(waiting)))
+    }
+
     /// Executes it. May wait for the disk. Gives it back if it is to be executed on a thread of its own.
-    fn run(self, context: &Context, place: Place) -> Result<CompletedRequest, PendingRequest> {
+    fn run(self, context: &Context, place: Place<'_>) -> Result<CompletedRequest, PendingRequest> {
         let mut bytes = Vec::new();
         let statement = self.statement.as_deref();
         if !answer(&self.session, context, &self.header, &self.body, statement, place, &mut bytes) {
@@ -620,7 +645,7 @@ impl PendingRequest {
     }
 
     /// Answers it with an error.
-    fn refuse(self, error: &ErrorFrame) -> CompletedRequest {
+    fn refuse(self, error: &Failure) -> CompletedRequest {
         let mut bytes = Vec::new();
         encode_error(error, 0, self.header.request, &mut bytes);
         CompletedRequest { bytes, slot: self.slot }

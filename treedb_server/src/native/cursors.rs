@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use treedb_collections::ErrorCode;
 
-use super::error_frame::ErrorFrame;
+use super::failure::Failure;
 use crate::metrics::{Counted, NativeCounts};
 
 /// Cursors that one connection may have open.
@@ -38,15 +38,15 @@ struct Slot<C> {
 }
 
 impl<C> Open<C> {
-    fn slot(&mut self, id: u64) -> Result<&mut Slot<C>, ErrorFrame> {
-        let missing = || ErrorFrame::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found"));
+    fn slot(&mut self, id: u64) -> Result<&mut Slot<C>, Failure> {
+        let missing = || Failure::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found"));
         self.slots.get_mut(&id).ok_or_else(missing)
     }
 }
 
-fn being_read(id: u64) -> ErrorFrame {
+fn being_read(id: u64) -> Failure {
     let message = format!("cursor id {id} is being read by another request");
-    ErrorFrame::new(ErrorCode::IllegalOperation, message)
+    Failure::new(ErrorCode::IllegalOperation, message)
 }
 
 impl<C> Cursors<C> {
@@ -59,13 +59,13 @@ impl<C> Cursors<C> {
     ///
     /// # Errors
     /// There are [`MAX_CURSORS`] already.
-    pub(crate) fn keep(&self, cursor: C) -> Result<u64, ErrorFrame> {
+    pub(crate) fn keep(&self, cursor: C) -> Result<u64, Failure> {
         let mut open = self.lock();
         if open.slots.len() >= MAX_CURSORS {
             let message = format!(
                 "this connection has {MAX_CURSORS} cursors open: read them to their end, or close them"
             );
-            return Err(ErrorFrame::new(ErrorCode::ExceededMemoryLimit, message));
+            return Err(Failure::new(ErrorCode::ExceededMemoryLimit, message));
         }
         open.last_id += 1;
         let id = open.last_id;
@@ -79,7 +79,7 @@ impl<C> Cursors<C> {
     ///
     /// # Errors
     /// It does not exist, or another request is reading it.
-    pub(crate) fn take(&self, id: u64) -> Result<C, ErrorFrame> {
+    pub(crate) fn take(&self, id: u64) -> Result<C, Failure> {
         let mut open = self.lock();
         let slot = open.slot(id)?;
         slot.used = Instant::now();
@@ -90,7 +90,7 @@ impl<C> Cursors<C> {
     ///
     /// # Errors
     /// As [`Self::take`].
-    pub(crate) fn check(&self, id: u64) -> Result<(), ErrorFrame> {
+    pub(crate) fn check(&self, id: u64) -> Result<(), Failure> {
         match self.lock().slot(id)?.cursor {
             Some(_) => Ok(()),
             None => Err(being_read(id)),
@@ -146,12 +146,12 @@ mod tests {
         let cursors = Cursors::new(NativeCounts::default());
         let id = cursors.keep("a").unwrap();
         assert_eq!(cursors.take(id).unwrap(), "a");
-        assert_eq!(cursors.take(id).unwrap_err().name, "IllegalOperation");
+        assert_eq!(cursors.take(id).unwrap_err().0.name, "IllegalOperation");
         cursors.put_back(id, "a");
         assert_eq!(cursors.take(id).unwrap(), "a");
         assert!(cursors.close(id) && !cursors.close(id));
         cursors.put_back(id, "a");
-        assert_eq!(cursors.take(id).unwrap_err().name, "CursorNotFound");
+        assert_eq!(cursors.take(id).unwrap_err().0.name, "CursorNotFound");
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         for n in 0..MAX_CURSORS {
             cursors.keep(n).unwrap();
         }
-        assert_eq!(cursors.keep(0).unwrap_err().name, "ExceededMemoryLimit");
+        assert_eq!(cursors.keep(0).unwrap_err().0.name, "ExceededMemoryLimit");
         cursors.close(1);
         assert!(cursors.keep(0).is_ok());
     }

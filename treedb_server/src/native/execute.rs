@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bson::{Bson, RawDocument, RawDocumentBuf};
@@ -14,27 +14,28 @@ use treedb_collections::{
     Collection, Cursor, Database, DeleteRequest, ErrorCode, FindRequest, IndexSpec, QueryError, SearchIndex,
     UpdateRequest, VectorSearchRequest,
 };
+use treedb_protocol::call::{
+    Ack, Authenticate, BatchWriter, Challenge, Count, CreateIndex, Delete, DocumentError, EntriesWriter,
+    Find, Get, Insert, Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Next, Op, Pull,
+    Request, Update, Updated, VectorSearch,
+};
+use treedb_protocol::frame::{self, ANSWER, ERROR, Header, MAX_BODY, opcode};
 use treedb_query::access::Flow;
 use treedb_query::doc::{self, Doc, Limits, Origin, Value};
 use treedb_query::query::{self, NearestQuery};
 use treedb_storage::{Batch as KvChanges, Durability, Reads, TableKind};
 
-use super::call::{
-    Ack, Authenticate, BatchWriter, Challenge, Count, CreateIndex, Delete, DocumentError, EntriesWriter,
-    Find, Get, Insert, Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Next, Op, Pull,
-    Request, Update, Updated, VectorSearch,
-};
 use super::cursors::Cursors;
-use super::error_frame::ErrorFrame;
-use super::frame::{self, ANSWER, ERROR, Header, MAX_BODY, opcode};
+use super::failure::Failure;
 use super::permission;
 use super::prepared::{Kind, Statement, Statements};
 use super::pull::Pulls;
-use super::running::{Place, Running, Stop};
+use super::running::{Place, Running, Stop, Waiting};
 use crate::access::Access;
 use crate::access::identity::{Identity, Step};
 use crate::metrics::NativeCounts;
 use crate::operations::{Connection, Operations, Slots};
+use crate::stream::Peer;
 
 /// Bytes after which a batch of documents or entries ends.
 const BATCH_BYTES: usize = 1 << 20;
@@ -51,7 +52,7 @@ const LENT: u64 = 100;
 /// Changes that a short batch of keys and values has at most.
 const SHORT_BATCH: usize = 100;
 
-pub(super) type Done = Result<(), ErrorFrame>;
+pub(super) type Done = Result<(), Failure>;
 
 /// A cursor, and the collection that it reads.
 pub(crate) struct Opened {
@@ -74,6 +75,10 @@ pub(crate) struct Session {
     pub(super) pulls: Pulls,
     pace: Pace,
     counts: NativeCounts,
+    /// The client, if this is a connection.
+    peer: Option<Peer>,
+    /// The client had closed its side when a write of it might have begun that had waited.
+    left: AtomicBool,
 }
 
 /// A request that took no longer than this is short.
@@ -147,6 +152,8 @@ impl Session {
             pulls: Pulls::new(counts.pulls.clone()),
             pace: Pace::new(),
             counts,
+            peer: None,
+            left: AtomicBool::new(false),
         }
     }
 
@@ -234,6 +241,45 @@ impl Session {
         self.access.trusts(&self.identity)
     }
 
+    /// The same, of this client.
+    pub(super) fn with_peer(self, peer: Peer) -> Self {
+        Session { peer: Some(peer), ..self }
+    }
+
+    /// Looks whether the client has closed its side.
+    pub(super) fn look_for_peer(&self) -> bool {
+        let left = self.peer.as_ref().is_some_and(Peer::has_closed);
+        if left {
+            self.left.store(true, Ordering::Relaxed);
+        }
+        left
+    }
+
+    /// Whether [`Self::look_for_peer`] has found that the client has closed its side.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    /// Lists a request among the operations while it waits until it can begin.
+    ///
+    /// # Errors
+    /// It cannot be read, or the client may not make it.
+    pub(super) fn waits(
+        self: &Arc<Self>,
+        header: &Header,
+        body: &[u8],
+        statement: Option<&Statement>,
+    ) -> Result<Waiting, Failure> {
+        let Some(request) = Request::read(header, body)? else { return Err(Self::unknown(header)) };
+        permission::check(&self.access, &self.identity, header.opcode, &request, statement)?;
+        Ok(Waiting::begin(self, header, &request, (body.len(), statement)))
+    }
+
+    fn unknown(header: &Header) -> Failure {
+        let message = format!("opcode {:#06x} does not exist in version {}", header.opcode, frame::VERSION);
+        Failure::new(ErrorCode::CommandNotFound, message)
+    }
+
     /// The connection's cursors.
     pub(crate) fn cursors(&self) -> &Cursors<Opened> {
         &self.cursors
@@ -246,7 +292,7 @@ impl Session {
         header: &Header,
         body: &[u8],
         statement: Option<&Statement>,
-        place: Place,
+        place: Place<'_>,
         out: &mut Vec<u8>,
     ) -> Option<bool> {
         let done = frame::put(out, header.opcode | ANSWER, 0, header.request, |out| {
@@ -267,14 +313,10 @@ impl Session {
         header: &Header,
         body: &[u8],
         statement: Option<&Statement>,
-        place: Place,
+        place: Place<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Stop> {
-        let Some(request) = Request::read(header, body)? else {
-            let message =
-                format!("opcode {:#06x} does not exist in version {}", header.opcode, frame::VERSION);
-            return Err(ErrorFrame::new(ErrorCode::CommandNotFound, message).into());
-        };
+        let Some(request) = Request::read(header, body)? else { return Err(Self::unknown(header).into()) };
         // First: who may do nothing does not learn which statements there are.
         permission::check(&self.access, &self.identity, header.opcode, &request, statement)?;
         let (mut running, before) =
@@ -304,7 +346,7 @@ impl Session {
                 None => {
                     let number = execute.statement;
                     let message = format!("statement {number} does not exist on this connection: prepare it");
-                    Err(ErrorFrame::new(ErrorCode::BadValue, message))
+                    Err(Failure::new(ErrorCode::BadValue, message))
                 }
             },
             Request::Forget(forget) => {
@@ -313,7 +355,7 @@ impl Session {
             }
             Request::Pull(_) => {
                 let message = "a pull is answered by frames of its own, which only a connection sends";
-                Err(ErrorFrame::new(ErrorCode::IllegalOperation, message))
+                Err(Failure::new(ErrorCode::IllegalOperation, message))
             }
             Request::Credit(credit) => {
                 out.push(u8::from(self.pulls.credit(credit.cursor, credit.batches)?));
@@ -364,11 +406,12 @@ impl Session {
             Request::KvDelete(delete) => self.kv_delete(&delete, out),
             Request::KvRange(range) => self.kv_range(&range, out),
             Request::KvBatch(batch) => self.kv_batch(&batch),
+            _ => Err(Failure::unknown()),
         };
         Ok(done?)
     }
 
-    pub(super) fn collection(&self, namespace: &str, ack: Ack) -> Result<Collection, ErrorFrame> {
+    pub(super) fn collection(&self, namespace: &str, ack: Ack) -> Result<Collection, Failure> {
         let collection = self.database.collection(namespace)?;
         Ok(match durability(ack) {
             Some(durability) => collection.with_durability(durability),
@@ -394,7 +437,7 @@ impl Session {
         let errors = outcome.errors.into_iter().map(|(index, error)| DocumentError {
             // A request holds fewer documents than a u32 can count.
             index: u32::try_from(index).unwrap_or(u32::MAX),
-            error: error.into(),
+            error: Failure::from(error).0,
         });
         let count = u32::try_from(outcome.inserted).unwrap_or(u32::MAX);
         Ok(Inserted { count, errors: errors.collect() }.answer(out)?)
@@ -403,7 +446,7 @@ impl Session {
     fn get(&self, get: &Get<'_>, running: &mut Running<'_>, out: &mut Vec<u8>) -> Result<(), Stop> {
         checked(get.id)?;
         let Some(id) = Doc::from(get.id).elements().next() else {
-            return Err(ErrorFrame::new(ErrorCode::InvalidBSON, "the _id is damaged").into());
+            return Err(Failure::new(ErrorCode::InvalidBSON, "the _id is damaged").into());
         };
         get_by_id(&self.collection(get.namespace, Ack::Server)?, id.value(), running, out)
     }
@@ -510,9 +553,9 @@ impl Session {
         header: &Header,
         pull: &Pull,
         out: &mut Vec<u8>,
-    ) -> Result<bool, ErrorFrame> {
+    ) -> Result<bool, Failure> {
         let request = Request::Pull(*pull);
-        let running = Running::begin(self, header, &request, None, (0, Place::Own));
+        let running = Running::begin(self, header, &request, None, (0, Place::Own(None)));
         let before = out.len();
         let next = Next { cursor: pull.cursor, batch: pull.batch };
         let mut more = false;
@@ -526,7 +569,7 @@ impl Session {
 
     /// Appends the next batch of a cursor that has been taken out of its slot. True if there is another after it. Who may no longer read the
     /// collection gets none.
-    fn batch_from(&self, mut opened: Opened, next: Next, out: &mut Vec<u8>) -> Result<bool, ErrorFrame> {
+    fn batch_from(&self, mut opened: Opened, next: Next, out: &mut Vec<u8>) -> Result<bool, Failure> {
         if let Err(error) = permission::check_find(&self.access, &self.identity, &opened.namespace) {
             self.cursors.put_back(next.cursor, opened);
             return Err(error);
@@ -686,9 +729,9 @@ fn answered(step: Step, out: &mut Vec<u8>) -> Done {
 }
 
 /// The error frame of `error`.
-pub(crate) fn encode_error(error: &ErrorFrame, flags: u16, request: u64, out: &mut Vec<u8>) {
+pub(crate) fn encode_error(error: &Failure, flags: u16, request: u64, out: &mut Vec<u8>) {
     // Writing an error fails only for a code name of 64 KiB, and then there is no answer.
-    let _ = frame::put(out, ERROR, flags, request, |out| error.write(out));
+    let _ = frame::put(out, ERROR, flags, request, |out| error.0.write(out));
 }
 
 /// The collection, to write with this acknowledgement.
@@ -722,12 +765,11 @@ pub(super) fn get_by_id(
 }
 
 /// Lends documents to the function that it is given until that breaks; false if it cannot.
-type Lends<'l> =
-    dyn FnMut(&mut dyn FnMut(&RawDocument) -> query::Result<Flow>) -> Result<bool, ErrorFrame> + 'l;
+type Lends<'l> = dyn FnMut(&mut dyn FnMut(&RawDocument) -> query::Result<Flow>) -> Result<bool, Failure> + 'l;
 
 /// Appends the answer of a find whose documents all belong in one batch, straight from where they lie. False, and nothing appended, if `lends`
 /// cannot lend them, they are too long for one batch, or there may be more than [`lent`].
-pub(super) fn lend_all(wanted: u32, out: &mut Vec<u8>, lends: &mut Lends<'_>) -> Result<bool, ErrorFrame> {
+pub(super) fn lend_all(wanted: u32, out: &mut Vec<u8>, lends: &mut Lends<'_>) -> Result<bool, Failure> {
     let before = out.len();
     let most = lent(wanted);
     let (mut batch, mut longer) = (BatchWriter::new(out), false);
@@ -759,7 +801,7 @@ fn batch_of(wanted: u32) -> u32 {
 }
 
 /// Appends documents until the batch is full, or there are no more.
-fn fill(cursor: &mut Cursor, wanted: u32, out: &mut Vec<u8>) -> Result<BatchWriter, ErrorFrame> {
+fn fill(cursor: &mut Cursor, wanted: u32, out: &mut Vec<u8>) -> Result<BatchWriter, Failure> {
     let most = batch_of(wanted);
     let mut batch = BatchWriter::new(out);
     while batch.count() < most && batch.bytes(out) < BATCH_BYTES {
@@ -789,9 +831,9 @@ fn commit(txn: treedb_storage::WriteTxn, ack: Ack) -> Result<(), treedb_collecti
 pub(crate) const TABLES: &str = "kv/";
 
 /// The store's name for a table of the wire.
-fn table_name(table: &str) -> Result<String, ErrorFrame> {
+fn table_name(table: &str) -> Result<String, Failure> {
     if table.is_empty() {
-        return Err(ErrorFrame::new(ErrorCode::BadValue, "table: the name is empty"));
+        return Err(Failure::new(ErrorCode::BadValue, "table: the name is empty"));
     }
     Ok(format!("{TABLES}{table}"))
 }
@@ -803,7 +845,7 @@ fn fits(bytes: usize) -> Done {
         return Ok(());
     }
     let message = format!("the value of {bytes} bytes does not fit into a frame, which holds {limit}");
-    Err(ErrorFrame::new(ErrorCode::InvalidLength, message))
+    Err(Failure::new(ErrorCode::InvalidLength, message))
 }
 
 /// Looks at all of a document of a request.
@@ -813,13 +855,13 @@ pub(super) fn checked(document: &RawDocument) -> Done {
 }
 
 /// A document of a request, after looking at all of it.
-fn valid(document: &RawDocument) -> Result<RawDocumentBuf, ErrorFrame> {
+fn valid(document: &RawDocument) -> Result<RawDocumentBuf, Failure> {
     checked(document)?;
     Ok(document.to_owned())
 }
 
-fn id_document(id: Bson) -> Result<RawDocumentBuf, ErrorFrame> {
+fn id_document(id: Bson) -> Result<RawDocumentBuf, Failure> {
     let document = bson::doc! { "_id": id };
     RawDocumentBuf::try_from(&document)
-        .map_err(|error| ErrorFrame::new(ErrorCode::InternalError, error.to_string()))
+        .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))
 }

@@ -2,15 +2,12 @@
 //!
 //! A connection is a stream of frames in both directions. A frame is a header of 16 bytes and a body; a request
 //! carries an id chosen by the client, its answer carries the same id, and answers are sent in the order in which they
-//! are ready. `docs/native-protocol.md` describes every byte.
+//! are ready. `docs/native-protocol.md` describes every byte; frames and requests are in [`treedb_protocol`].
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`frame`] | the header, opcodes and limits |
-//! | [`bytes`] | reading and writing the fields of a body |
-//! | [`call`] | every request with its answer: both directions of both, so that client and server cannot disagree |
-//! | [`error_frame`] | the fields of an error frame |
 //! | `connection` | one connection of the server: reading, working, writing |
+//! | `failure` | why a request failed |
 //! | `permission` | what a request needs |
 //! | `execute` | execution of requests |
 //! | `cursors` | the cursors of a connection |
@@ -22,22 +19,14 @@
 //! frame and the connection remains open; a *frame* that cannot be read ends the connection, because nothing after it
 //! can be trusted.
 
-pub mod bytes;
-pub mod call;
-pub mod error_frame;
-pub mod frame;
-
 mod connection;
 mod cursors;
 pub(crate) mod execute;
+mod failure;
 mod permission;
 mod prepared;
 mod pull;
 pub(crate) mod running;
 pub(crate) use execute::TABLES;
-
-pub use bytes::Malformed;
-pub use call::Call;
-pub use error_frame::ErrorFrame;
 
 pub(crate) use connection::connection;

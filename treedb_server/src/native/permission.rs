@@ -3,11 +3,11 @@
 //! The tables of keys and values are collections of a database `kv` to the roles: who may read and write in that may use
 //! them.
 
+use treedb_protocol::call::{KvBatch, Op, Request, Shape, UPSERT};
+use treedb_protocol::frame::opcode;
 use treedb_query::index::vector::VectorDef;
 
-use super::call::{KvBatch, Op, Request, Shape, UPSERT};
-use super::error_frame::ErrorFrame;
-use super::frame::opcode;
+use super::failure::Failure;
 use super::prepared::{Kind, Statement};
 use crate::access::Access;
 use crate::access::action::Action;
@@ -28,7 +28,7 @@ pub(super) fn check(
     code: u16,
     request: &Request<'_>,
     statement: Option<&Statement>,
-) -> Result<(), ErrorFrame> {
+) -> Result<(), Failure> {
     if !access.is_required() {
         return Ok(());
     }
@@ -56,6 +56,7 @@ pub(super) fn check(
             Shape::Insert(_) => collection(prepare.namespace, &[Action::Insert]),
             Shape::Update { .. } => collection(prepare.namespace, &[Action::Update]),
             Shape::Delete(_) => collection(prepare.namespace, &[Action::Remove]),
+            _ => Err(Failure::unknown()),
         },
         Request::Execute(execute) => match statement {
             None => Ok(access.require_login(identity, name)?),
@@ -96,6 +97,7 @@ pub(super) fn check(
         Request::KvPut(put) => table(put.table, &[Action::Insert, Action::Update]),
         Request::KvDelete(delete) => table(delete.table, &[Action::Remove]),
         Request::KvBatch(batch) => table(batch.table, batch_actions(batch)),
+        _ => Err(Failure::unknown()),
     }
 }
 
@@ -106,7 +108,7 @@ fn check_action(
     action: Action,
     namespace: &str,
     name: &str,
-) -> Result<(), ErrorFrame> {
+) -> Result<(), Failure> {
     let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
     Ok(access.authorize(identity, action, Target::Collection(database, collection), name)?)
 }
@@ -115,7 +117,7 @@ fn check_action(
 ///
 /// # Errors
 /// As of [`check`].
-pub(super) fn check_find(access: &Access, identity: &Identity, namespace: &str) -> Result<(), ErrorFrame> {
+pub(super) fn check_find(access: &Access, identity: &Identity, namespace: &str) -> Result<(), Failure> {
     check_action(access, identity, Action::Find, namespace, opcode::name(opcode::NEXT))
 }
 
@@ -127,7 +129,7 @@ pub(super) fn check_drop_search_index(
     access: &Access,
     identity: &Identity,
     namespace: &str,
-) -> Result<(), ErrorFrame> {
+) -> Result<(), Failure> {
     check_action(access, identity, Action::DropSearchIndex, namespace, opcode::name(opcode::DROP_INDEX))
 }
 

@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Semaphore, mpsc};
 use treedb_collections::ErrorCode;
+use treedb_protocol::call::{BatchWriter, Pull};
+use treedb_protocol::frame::{self, ANSWER, Header, MORE, opcode};
 
-use super::call::{BatchWriter, Pull};
 use super::connection::Outgoing;
 use super::cursors::MAX_CURSORS;
-use super::error_frame::ErrorFrame;
 use super::execute::{Session, encode_error};
-use super::frame::{self, ANSWER, Header, MORE, opcode};
+use super::failure::Failure;
 use crate::context::Context;
 use crate::metrics::Counted;
 use crate::shutdown::Shutdown;
@@ -59,12 +59,12 @@ impl Granted {
     }
 
     /// The error of a pull that has been ended. The client does not get it if it has closed the cursor.
-    fn ended(&self, cursor: u64) -> ErrorFrame {
+    fn ended(&self, cursor: u64) -> Failure {
         let why = match self.end.get() {
             Some(End::Expired) => "it had no credit for too long",
             _ => "its connection ends",
         };
-        ErrorFrame::new(ErrorCode::CursorNotFound, format!("cursor id {cursor} has been closed: {why}"))
+        Failure::new(ErrorCode::CursorNotFound, format!("cursor id {cursor} has been closed: {why}"))
     }
 }
 
@@ -94,8 +94,8 @@ impl Pulls {
     fn begin(
         &self,
         pull: &Pull,
-        check: impl FnOnce() -> Result<(), ErrorFrame>,
-    ) -> Result<Arc<Granted>, ErrorFrame> {
+        check: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<Arc<Granted>, Failure> {
         let credit = Arc::new(Granted { batches: Semaphore::new(0), end: OnceLock::new() });
         add(&credit.batches, pull.credit)?;
         self.unless_pulled(pull.cursor, |running| {
@@ -103,7 +103,7 @@ impl Pulls {
             // Only the reader of the connection begins pulls: there are no more when the next line is executed.
             if self.unwritten.load(Ordering::Acquire) >= MAX_PULLS {
                 let message = "this connection does not read what it pulls: read the last batch of each pull";
-                return Err(ErrorFrame::new(ErrorCode::ExceededMemoryLimit, message));
+                return Err(Failure::new(ErrorCode::ExceededMemoryLimit, message));
             }
             self.unwritten.fetch_add(1, Ordering::AcqRel);
             running.insert(pull.cursor, Arc::clone(&credit));
@@ -118,18 +118,18 @@ impl Pulls {
     pub(super) fn unless_pulled<T>(
         &self,
         cursor: u64,
-        act: impl FnOnce(&mut HashMap<u64, Arc<Granted>>) -> Result<T, ErrorFrame>,
-    ) -> Result<T, ErrorFrame> {
+        act: impl FnOnce(&mut HashMap<u64, Arc<Granted>>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let mut running = self.lock();
         if running.contains_key(&cursor) {
             let message = format!("cursor id {cursor} is being pulled already");
-            return Err(ErrorFrame::new(ErrorCode::IllegalOperation, message));
+            return Err(Failure::new(ErrorCode::IllegalOperation, message));
         }
         act(&mut running)
     }
 
     /// Grants more batches; false if the cursor is not being pulled.
-    pub(super) fn credit(&self, cursor: u64, batches: u32) -> Result<bool, ErrorFrame> {
+    pub(super) fn credit(&self, cursor: u64, batches: u32) -> Result<bool, Failure> {
         match self.lock().get(&cursor) {
             Some(credit) => add(&credit.batches, batches).map(|()| true),
             None => Ok(false),
@@ -167,11 +167,11 @@ impl Pulls {
     }
 }
 
-fn add(credit: &Semaphore, batches: u32) -> Result<(), ErrorFrame> {
+fn add(credit: &Semaphore, batches: u32) -> Result<(), Failure> {
     let batches = batches as usize;
     if credit.available_permits().saturating_add(batches) > MAX_CREDIT {
         let message = format!("credit: a pull may have at most {MAX_CREDIT} batches of it");
-        return Err(ErrorFrame::new(ErrorCode::BadValue, message));
+        return Err(Failure::new(ErrorCode::BadValue, message));
     }
     credit.add_permits(batches);
     Ok(())
@@ -218,7 +218,7 @@ pub(super) struct Way {
 ///
 /// # Errors
 /// Somebody may not read, the cursor does not exist or is being read or pulled, or the credit is too much.
-pub(super) fn begin(way: &Way, header: &Header, pull: &Pull) -> Result<Begun, ErrorFrame> {
+pub(super) fn begin(way: &Way, header: &Header, pull: &Pull) -> Result<Begun, Failure> {
     let session = &way.session;
     session.may_pull(header, pull)?;
     let credit = session.pulls.begin(pull, || session.cursors().check(pull.cursor))?;
@@ -234,7 +234,7 @@ pub(super) async fn run(mut way: Way, header: Header, pull: Pull, begun: Begun) 
         let granted = tokio::select! {
             biased;
             () = way.shutdown.requested() => {
-                Err(ErrorFrame::new(ErrorCode::ShutdownInProgress, "the server is stopping"))
+                Err(Failure::new(ErrorCode::ShutdownInProgress, "the server is stopping"))
             }
             granted = credit.batches.acquire() => {
                 granted.map(|permit| permit.forget()).map_err(|_| credit.ended(pull.cursor))
@@ -245,11 +245,7 @@ pub(super) async fn run(mut way: Way, header: Header, pull: Pull, begun: Begun) 
                 let session = Arc::clone(&way.session);
                 let filled = tokio::task::spawn_blocking(move || next(&session, &header, &pull)).await;
                 // A panic has been logged with its place.
-                filled.unwrap_or_else(|_| {
-                    let message =
-                        "the request failed in a way that is a bug in the server; its log says where";
-                    Err(ErrorFrame::new(ErrorCode::InternalError, message))
-                })
+                filled.unwrap_or_else(|_| Err(Failure::bug()))
             }
             Err(error) => Err(error),
         };
@@ -283,13 +279,13 @@ pub(super) async fn run(mut way: Way, header: Header, pull: Pull, begun: Begun) 
 ///
 /// # Errors
 /// The client may no longer read; those of [`Session::pulled_batch`].
-fn next(session: &Session, header: &Header, pull: &Pull) -> Result<(Vec<u8>, bool), ErrorFrame> {
+fn next(session: &Session, header: &Header, pull: &Pull) -> Result<(Vec<u8>, bool), Failure> {
     // As for each NEXT: a user may have been dropped since the last batch.
     session.may_pull(header, pull)?;
     let (mut bytes, mut more) = (Vec::new(), false);
     frame::put(&mut bytes, opcode::PULL | ANSWER, 0, header.request, |out| {
         more = session.pulled_batch(header, pull, out)?;
-        Ok::<(), ErrorFrame>(())
+        Ok::<(), Failure>(())
     })?;
     if more && let Some(flags) = bytes.get_mut(6..8) {
         flags.copy_from_slice(&MORE.to_le_bytes());
@@ -303,12 +299,12 @@ fn nothing(header: &Header) -> Vec<u8> {
     // Writing it does not fail: it has twelve bytes.
     let _ = frame::put(&mut bytes, opcode::PULL | ANSWER, 0, header.request, |out| {
         BatchWriter::new(out).finish(0, out);
-        Ok::<(), ErrorFrame>(())
+        Ok::<(), Failure>(())
     });
     bytes
 }
 
-fn error_bytes(error: &ErrorFrame, header: &Header) -> Vec<u8> {
+fn error_bytes(error: &Failure, header: &Header) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_error(error, 0, header.request, &mut bytes);
     bytes
@@ -326,7 +322,7 @@ mod tests {
             begin(cursor).unwrap();
             pulls.remove(cursor);
         }
-        assert_eq!(begin(1_000).unwrap_err().name, "ExceededMemoryLimit");
+        assert_eq!(begin(1_000).unwrap_err().0.name, "ExceededMemoryLimit");
         pulls.unwritten.fetch_sub(1, Ordering::AcqRel);
         begin(1_000).unwrap();
     }

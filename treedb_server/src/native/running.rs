@@ -10,12 +10,12 @@ use std::time::Instant;
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_collections::Collection;
+use treedb_protocol::call::{Op, Request};
+use treedb_protocol::frame::{Header, opcode};
 use treedb_query::query::interrupt::{Entered, Interrupt};
 
-use super::call::{Op, Request};
-use super::error_frame::ErrorFrame;
 use super::execute::{Done as Carried, Session, checked};
-use super::frame::{Header, opcode};
+use super::failure::Failure;
 use super::permission::KEY_VALUE;
 use super::prepared::{Kind as Prepared, Statement};
 use crate::config::FREE_BYTES;
@@ -48,23 +48,38 @@ enum Returns {
 }
 
 /// Where a request is executed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'w> {
     /// On the thread that reads the requests of the connection: those after it wait.
     Reader,
-    /// On a thread of its own.
-    Own,
+    /// On a thread of its own, after it has waited, if it had to.
+    Own(Option<&'w Waiting>),
+}
+
+impl<'w> Place<'w> {
+    /// Whether others wait for it.
+    pub(crate) fn is_reader(self) -> bool {
+        matches!(self, Place::Reader)
+    }
+
+    /// What it was while it waited.
+    fn waited(self) -> Option<&'w Waiting> {
+        match self {
+            Place::Reader => None,
+            Place::Own(waited) => waited,
+        }
+    }
 }
 
 /// Why a request was not answered.
 pub(super) enum Stop {
     /// It has failed.
-    Failed(ErrorFrame),
+    Failed(Failure),
     /// It takes longer than was thought, and is to be executed anew, on a thread of its own.
     Elsewhere,
 }
 
-impl<E: Into<ErrorFrame>> From<E> for Stop {
+impl<E: Into<Failure>> From<E> for Stop {
     fn from(error: E) -> Self {
         Stop::Failed(error.into())
     }
@@ -75,7 +90,7 @@ pub(super) struct Running<'r> {
     session: &'r Session,
     name: &'static str,
     about: About<'r>,
-    place: Place,
+    place: Place<'r>,
     opid: i32,
     began: Instant,
     usage: Option<Arc<Usage>>,
@@ -95,16 +110,17 @@ impl<'r> Running<'r> {
         header: &Header,
         request: &Request<'r>,
         statement: Option<&'r Statement>,
-        (length, place): (usize, Place),
+        (length, place): (usize, Place<'r>),
     ) -> Running<'r> {
         let (name, about) = (opcode::name(header.opcode), about(session, request, statement));
         let operations = session.operations();
         let usage = about.namespace.as_ref().map(|namespace| session.slots().usage(namespace, operations));
-        let opid = operations.next();
+        // What has waited is the same operation.
+        let opid = place.waited().map_or_else(|| operations.next(), |waited| waited.opid);
         let mut running =
             Running { session, name, about, place, opid, began: Instant::now(), usage, listed: None };
         // A long body holds a part of a budget: who waits for a transaction is asked for how much.
-        let held = if length > FREE_BYTES { length } else { 0 };
+        let held = held(length);
         if held > 0 || is_listed(request, statement) {
             running.list(&command(name, running.about.namespace.as_deref(), request), held);
         }
@@ -113,23 +129,12 @@ impl<'r> Running<'r> {
 
     /// Lets others see it as this command, and stop it. It holds so many bytes of a budget.
     fn list(&mut self, command: &RawDocument, held: usize) {
-        let interrupt = Arc::new(Interrupt::new(None).holding(held));
-        let slots = self.session.slots();
-        let namespace = self.about.namespace.as_deref();
-        let mut shown = slots.buffer();
-        show(command, &mut shown);
-        slots.add(Info {
-            opid: self.opid,
-            kind: self.about.kind,
-            lock: self.about.lock,
-            name: self.name,
-            namespace: namespace.unwrap_or_default().to_owned(),
-            began: self.began,
-            session: None,
-            interrupt: Arc::clone(&interrupt),
-            command: shown,
-            waits_for_lock: false,
-        });
+        let interrupt = match self.place.waited() {
+            Some(waited) => Arc::clone(&waited.interrupt),
+            None => Arc::new(Interrupt::new(None).holding(held)),
+        };
+        let begun = (self.opid, self.began);
+        list(self.session, self.name, &self.about, begun, &interrupt, command, false);
         let entered = Some(Arc::clone(&interrupt).enter());
         self.listed = Some(Listed { interrupt, entered });
     }
@@ -139,7 +144,7 @@ impl<'r> Running<'r> {
     /// # Errors
     /// [`Stop::Elsewhere`], if it keeps others waiting.
     pub(super) fn takes_long(&mut self) -> Result<(), Stop> {
-        if self.place == Place::Reader {
+        if self.place.is_reader() {
             return Err(Stop::Elsewhere);
         }
         if self.listed.is_none() {
@@ -153,7 +158,7 @@ impl<'r> Running<'r> {
     /// # Errors
     /// [`Stop::Elsewhere`], if it is a view and keeps others waiting.
     pub(super) fn beware_of_views(&mut self, collection: &Collection) -> Result<(), Stop> {
-        let is_known = self.place == Place::Own && self.listed.is_some();
+        let is_known = !self.place.is_reader() && self.listed.is_some();
         if !is_known && collection.is_view()? {
             self.takes_long()?;
         }
@@ -219,7 +224,7 @@ impl<'r> Running<'r> {
             returned: (returns == Returns::Batch).then(|| signed(returned)),
             bytes: answer.len(),
             changed,
-            error: done.as_ref().err().map(|error| (error.code, &*error.name, &*error.message)),
+            error: done.as_ref().err().map(|Failure(error)| (error.code, &*error.name, &*error.message)),
         };
         let shown = self.listed.as_ref().and_then(|_| self.session.slots().command(self.opid));
         let shown = shown.unwrap_or_else(|| short(self.name, self.about.namespace.as_deref()));
@@ -237,6 +242,79 @@ impl Drop for Running<'_> {
             drop(listed.entered.take());
             self.session.slots().end(self.opid, None);
         }
+    }
+}
+
+/// Bytes of a budget that a request holds whose body has so many.
+fn held(length: usize) -> usize {
+    if length > FREE_BYTES { length } else { 0 }
+}
+
+/// Lets others see a request as this command.
+fn list(
+    session: &Session,
+    name: &'static str,
+    about: &About<'_>,
+    (opid, began): (i32, Instant),
+    interrupt: &Arc<Interrupt>,
+    command: &RawDocument,
+    waits_for_lock: bool,
+) {
+    let slots = session.slots();
+    let mut shown = slots.buffer();
+    show(command, &mut shown);
+    slots.add(Info {
+        opid,
+        kind: about.kind,
+        lock: about.lock,
+        name,
+        namespace: about.namespace.as_deref().unwrap_or_default().to_owned(),
+        began,
+        session: None,
+        interrupt: Arc::clone(interrupt),
+        command: shown,
+        waits_for_lock,
+    });
+}
+
+/// A request that waits until it can begin, for others to see, until it is dropped or [runs](Running) as the same operation.
+pub(crate) struct Waiting {
+    session: Arc<Session>,
+    opid: i32,
+    interrupt: Arc<Interrupt>,
+}
+
+impl Waiting {
+    /// Lists a request of somebody who may make it.
+    pub(super) fn begin(
+        session: &Arc<Session>,
+        header: &Header,
+        request: &Request<'_>,
+        (length, statement): (usize, Option<&Statement>),
+    ) -> Waiting {
+        let (name, about) = (opcode::name(header.opcode), about(session, request, statement));
+        let interrupt = Arc::new(Interrupt::new(None).holding(held(length)));
+        let opid = session.operations().next();
+        let command = command(name, about.namespace.as_deref(), request);
+        list(session, name, &about, (opid, Instant::now()), &interrupt, &command, true);
+        Waiting { session: Arc::clone(session), opid, interrupt }
+    }
+
+    /// Whether it may go on waiting.
+    ///
+    /// # Errors
+    /// `Interrupted`; `ClientDisconnect` if its client has closed the connection, of which nothing more is executed then.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.session.look_for_peer() {
+            return Err(Failure::disconnected());
+        }
+        Ok(self.interrupt.check()?)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.session.slots().end(self.opid, None);
     }
 }
 
@@ -338,6 +416,7 @@ fn about<'r>(session: &Session, request: &Request<'r>, statement: Option<&'r Sta
                 batch.table,
             )
         },
+        _ => of(Kind::Command, Neither, None),
     }
 }
 

@@ -105,9 +105,13 @@ impl Slots {
         std::mem::take(&mut locked(&self.0).spare)
     }
 
-    /// Begins an operation beside others.
+    /// Begins an operation beside others. One of the same number goes on as this one.
     pub(crate) fn add(&self, info: Info) {
-        locked(&self.0).operations.push(info);
+        let mut running = locked(&self.0);
+        match running.operations.iter_mut().find(|before| before.opid == info.opid) {
+            Some(before) => *before = info,
+            None => running.operations.push(info),
+        }
     }
 
     /// Begins an operation in the place of the one that runs, which is returned.

@@ -120,3 +120,28 @@ def test_a_user_needs_the_right_to_it(tmp_path):
         assert refused.value.code == 13
     finally:
         assert server.stop() == 0
+
+
+def test_a_collection_that_is_renamed_meanwhile_has_one_name(db):
+    documents = [{"_id": i, "text": "x" * 100} for i in range(50)]
+    db.a.insert_many(documents)
+    stop = threading.Event()
+
+    def rename():
+        names = ["a", "b"]
+        while not stop.is_set():
+            db[names[0]].rename(names[1])
+            names.reverse()
+
+    renaming = threading.Thread(target=rename)
+    renaming.start()
+    try:
+        seen = set()
+        for _ in range(800):
+            found = db.command("dbHash")["collections"]
+            assert found in ({"a": expected(documents)}, {"b": expected(documents)})
+            seen |= set(found)
+    finally:
+        stop.set()
+        renaming.join()
+    assert seen == {"a", "b"}

@@ -1,6 +1,7 @@
 """`fsync` with `lock`, and `fsyncUnlock`: writes wait, reads go on, and the files can be copied."""
 import shutil
 import signal
+import socket
 import threading
 import time
 
@@ -9,7 +10,8 @@ import pytest
 
 import server as servers
 from failures import code
-from test_native_client import address, treedb
+from test_native_client import HEADER, MAGIC, Op, address, blob, text, treedb
+from wire import Wire, body
 
 MAX_TIME_EXPIRED, INTERRUPTED, LOCK_TIMEOUT = 50, 11601, 24
 
@@ -346,5 +348,274 @@ def test_unlocking_takes_a_right_of_its_own(tmp_path):
                 # Who may not write is told so at once.
                 assert code(reader.shop.c.insert_one, {}) == 13
                 assert unlock(host)["lockCount"] == 0
+    finally:
+        assert server.stop() == 0
+
+
+def waiting(client):
+    """The operations that wait for the lock."""
+    return [each for each in client.admin.command("currentOp")["inprog"] if each.get("waitingForLock")]
+
+
+def nobody_waits(client):
+    until = time.monotonic() + 10
+    while waiting(client) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not waiting(client)
+
+
+def test_requests_of_the_native_protocol_that_wait_are_listed_and_can_be_killed(server, client):
+    with treedb.connect(address(server), timeout=30) as db:
+        db["shop.c"].insert_one({"_id": 1})
+        add = db["shop.c"].prepare_insert({"_id": treedb.Param(0)})
+        settings = db.table("settings")
+        requests = {
+            "insert": lambda: db["shop.c"].insert_one({"_id": 2}),
+            "update": lambda: db["shop.c"].update_one({"_id": 1}, {"$set": {"a": 2}}),
+            "delete": lambda: db["shop.c"].delete({"_id": 1}),
+            "create_index": lambda: db["shop.c"].create_index({"key": {"a": 1}}),
+            "execute": lambda: add([(3,)]),
+            "kv_put": lambda: settings.__setitem__(b"colour", b"green"),
+        }
+        for name, request in requests.items():
+            lock(client)
+            try:
+                sent = Sent(request)
+                assert sent.waits(), name
+                found, = waiting(client)
+                assert next(iter(found["command"])) == name and found["desc"].startswith("conn")
+                assert found["ns"] == ("kv.settings" if name == "kv_put" else "shop.c")
+                client.admin.command("killOp", 1, op=found["opid"])
+                with pytest.raises(treedb.ServerError) as refused:
+                    sent.done()
+                assert refused.value.code == INTERRUPTED, name
+                assert not waiting(client)
+            finally:
+                unlock(client)
+        assert list(db["shop.c"].find({})) == [{"_id": 1}] and settings.get(b"colour") is None
+        # What is not killed is executed, and listed no longer.
+        lock(client)
+        sent = Sent(requests["insert"])
+        assert sent.waits()
+        unlock(client)
+        assert sent.done() == 2 and not waiting(client)
+
+
+def test_a_write_whose_client_has_gone_waits_no_longer_and_is_not_executed(server, client):
+    db = prepare(client)
+
+    def connections():
+        return {each["connectionId"] for each in client.admin.command("currentOp", **{"$all": True})["inprog"]}
+
+    lock(client)
+    with server.client(retryWrites=False, socketTimeoutMS=1500, maxPoolSize=20) as impatient:
+        sent = [Sent(lambda i=i: impatient.shop.c.insert_one({"_id": f"gone{i}"})) for i in range(10)]
+        time.sleep(0.7)
+        theirs = {each["connectionId"] for each in waiting(client)}
+        assert len(theirs) == 10
+        for each in sent:
+            with pytest.raises(pymongo.errors.NetworkTimeout):
+                each.done()
+    native = treedb.connect(address(server), timeout=1.5)
+    sent = Sent(lambda: native["shop.c"].insert_one({"_id": "gone"}))
+    assert sent.waits()
+    found, = [each["connectionId"] for each in waiting(client) if each["connectionId"] not in theirs]
+    theirs.add(found)
+    with pytest.raises(treedb.ConnectionLost):
+        sent.done()
+    native.close()
+    assert nobody_waits(client)
+    until = time.monotonic() + 10
+    while connections() & theirs and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not connections() & theirs
+    unlock(client)
+    time.sleep(0.5)
+    assert sorted(db.c.distinct("_id")) == [1, 2]
+
+
+class Frames:
+    """A raw connection of the native protocol, whose answers nobody reads."""
+
+    def __init__(self, server):
+        self.socket = socket.create_connection(server.addresses["native"], timeout=10)
+        self.request(Op.HELLO, MAGIC + bytes([1, 0, 1, 0]))
+        assert self.socket.recv(HEADER.size)
+
+    def request(self, op, body, number=1):
+        self.socket.sendall(HEADER.pack(len(body), op, 0, number) + body)
+
+    def put(self, key, number=1):
+        self.request(Op.KV_PUT, text("gone") + blob(key) + blob(b"value"), number)
+
+    def close(self):
+        # Without a reset, which the answer of the greeting that is half read would cause.
+        self.socket.setblocking(False)
+        try:
+            self.socket.recv(1 << 20)
+        except BlockingIOError:
+            pass
+        self.socket.close()
+
+
+def waits(client, count):
+    """Until so many operations wait for the lock."""
+    until = time.monotonic() + 10
+    while len(waiting(client)) != count and time.monotonic() < until:
+        time.sleep(0.02)
+    assert len(waiting(client)) == count
+
+
+def test_a_write_that_is_killed_just_before_the_unlock_is_not_executed(server, client):
+    db = prepare(client)
+    with treedb.connect(address(server), timeout=30) as native:
+        doors = {"mongo": lambda: db.command("insert", "c", documents=[{"_id": "killed"}]), "native": lambda: native["shop.c"].insert_one({"_id": "killed"})}
+        for name, write in doors.items():
+            for _ in range(20):
+                lock(client)
+                sent = Sent(write)
+                waits(client, 1)
+                client.admin.command("killOp", 1, op=waiting(client)[0]["opid"])
+                unlock(client)
+                with pytest.raises((pymongo.errors.OperationFailure, treedb.ServerError)) as refused:
+                    sent.done()
+                assert refused.value.code == INTERRUPTED, name
+    assert sorted(db.c.distinct("_id")) == [1, 2]
+
+
+def test_a_write_that_has_waited_is_the_same_operation_when_it_runs(server, client):
+    db = prepare(client)
+    with treedb.connect(address(server), timeout=30) as native, client.start_session() as session:
+        doors = {"mongo": lambda: db.c.update_one({"_id": 1}, {"$set": {"b": "w"}}), "native": lambda: native["shop.c"].update_one({"_id": 1}, {"$set": {"b": "w"}})}
+        for name, write in doors.items():
+            session.start_transaction()
+            db.c.update_one({"_id": 1}, {"$set": {"a": name}}, session=session)
+            lock(client)
+            sent = Sent(write)
+            waits(client, 1)
+            found, = waiting(client)
+            unlock(client)
+            # Now it waits for the transaction.
+            assert sent.waits() and not waiting(client)
+            running = [each for each in client.admin.command("currentOp")["inprog"] if each.get("ns") == "shop.c" and each["op"] == "update"]
+            assert [each["opid"] for each in running] == [found["opid"]], name
+            client.admin.command("killOp", 1, op=found["opid"])
+            with pytest.raises((pymongo.errors.OperationFailure, treedb.ServerError)) as refused:
+                sent.done()
+            assert refused.value.code == INTERRUPTED, name
+            session.abort_transaction()
+    assert db.c.find_one({"_id": 1}) == {"_id": 1, "a": 1}
+
+
+def test_writes_of_mongodb_clients_that_close_just_before_the_unlock_are_not_executed(server, client):
+    db = prepare(client)
+    for _ in range(20):
+        lock(client)
+        gone = Wire(server)
+        for number in range(3):
+            gone.msg(body({"insert": "c", "documents": [{"_id": f"gone{number}"}], "$db": "shop"}))
+        waits(client, 1)
+        gone.socket.close()
+        unlock(client)
+        assert nobody_waits(client)
+    time.sleep(0.5)
+    assert sorted(db.c.distinct("_id")) == [1, 2]
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_writes_of_native_clients_that_close_just_before_the_unlock_are_not_executed(server, client, count):
+    with treedb.connect(address(server), timeout=30) as db:
+        for _ in range(10):
+            lock(client)
+            gone = Frames(server)
+            for number in range(1, count + 1):
+                gone.put(b"%d" % number, number)
+            # More than the server reads before it has answered.
+            waits(client, min(count, 64))
+            gone.close()
+            unlock(client)
+            assert nobody_waits(client)
+        time.sleep(0.5)
+        assert list(db.table("gone").range()) == []
+
+
+def test_writes_of_native_clients_that_close_end_although_more_was_sent_than_is_read(server, client):
+    with treedb.connect(address(server), timeout=30) as db:
+        lock(client)
+        gone = Frames(server)
+        for number in range(1, 101):
+            gone.put(b"%d" % number, number)
+        waits(client, 64)
+        gone.close()
+        assert nobody_waits(client)
+        unlock(client)
+        time.sleep(0.5)
+        assert list(db.table("gone").range()) == []
+
+
+@pytest.mark.parametrize("frame", [HEADER.pack(0, Op.PING, 0, 0), HEADER.pack(0xFFFFFFFF, Op.PING, 0, 7)], ids=["number 0", "too long"])
+def test_a_native_write_does_not_wait_for_a_client_that_has_broken_the_protocol_and_left(server, client, frame):
+    with treedb.connect(address(server), timeout=30) as db:
+        for at_once in (False, True):
+            lock(client)
+            gone = Frames(server)
+            gone.put(b"key")
+            waits(client, 1)
+            gone.socket.sendall(frame)
+            time.sleep(0.2)
+            gone.close()
+            if not at_once:
+                assert nobody_waits(client)
+            unlock(client)
+            assert nobody_waits(client)
+        time.sleep(0.3)
+        assert list(db.table("gone").range()) == []
+
+
+def test_strangers_are_refused_and_do_not_wait(tmp_path):
+    server = servers.Locked(tmp_path / "data")
+    try:
+        with server.as_user() as root, server.client() as stranger:
+            lock(root)
+            try:
+                for command in ("createUser", "createRole", "dropUser", "insert", "drop"):
+                    began = time.monotonic()
+                    assert code(stranger.admin.command, command, "x", pwd=servers.PASSWORD, roles=["root"]) == 13, command
+                    assert time.monotonic() - began < 5 and not waiting(root)
+            finally:
+                unlock(root)
+    finally:
+        assert server.stop() == 0
+
+
+def test_a_write_without_a_reply_is_executed_although_its_client_has_gone(server, client):
+    db = prepare(client)
+    lock(client)
+    with server.client(w=0) as hasty:
+        hasty.shop.c.insert_one({"_id": "sent"})
+    time.sleep(2)
+    found, = waiting(client)
+    assert found["op"] == "insert"
+    unlock(client)
+    assert nobody_waits(client)
+    until = time.monotonic() + 10
+    while db.c.count_documents({"_id": "sent"}) == 0 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert db.c.count_documents({"_id": "sent"}) == 1
+
+
+def test_native_clients_that_may_not_write_are_told_so_at_once(tmp_path):
+    server = servers.Locked(tmp_path / "data", native=True)
+    try:
+        with server.as_user() as root:
+            root.shop.c.insert_one({"_id": 1})
+            root.admin.command("createUser", "reader", pwd=servers.PASSWORD, roles=[{"role": "read", "db": "shop"}])
+            with treedb.connect(address(server), timeout=30, user="reader", password=servers.PASSWORD) as reader:
+                lock(root)
+                with pytest.raises(treedb.ServerError) as refused:
+                    reader["shop.c"].insert_one({"_id": 2})
+                assert refused.value.code == 13
+                assert reader["shop.c"].count() == 1
+                unlock(root)
     finally:
         assert server.stop() == 0

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use bson::{RawDocumentBuf, rawdoc};
-use treedb_server::client::{Bound, Client, Credit, Error, Find, Op, Ping, Pull};
-use treedb_server::native::frame::{CLOSING, ERROR, opcode};
+use treedb_client::{Bound, Client, Credit, Error, Find, Op, Ping, Pull};
+use treedb_protocol::frame::{CLOSING, ERROR, opcode};
 
 use crate::server::Server;
 

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
-use treedb_server::client::{Ack, AsyncClient, Bound, Error, Find, GetWith, Op, Shape, values};
+use treedb_client::{Ack, AsyncClient, Bound, Error, Find, GetWith, Op, Shape, values};
 
 use crate::server::Server;
 
@@ -30,7 +30,7 @@ async fn numbers(client: &AsyncClient, count: i32) {
 fn many_tasks_make_requests_on_one_connection_at_once() {
     let server = Server::start();
     block_on(async {
-        let client = AsyncClient::connect(server.address, None).await.unwrap();
+        let client = AsyncClient::connect(server.address).await.unwrap();
         numbers(&client, 1_000).await;
         let get = client.prepare(NUMBERS, Shape::Get).await.unwrap();
         let tasks: Vec<_> = (0..200)
@@ -65,7 +65,7 @@ fn many_tasks_make_requests_on_one_connection_at_once() {
 fn finds_are_streamed_at_once_and_may_be_given_up() {
     let server = Server::start();
     block_on(async {
-        let client = AsyncClient::connect(server.address, None).await.unwrap();
+        let client = AsyncClient::connect(server.address).await.unwrap();
         numbers(&client, 3_000).await;
         let (all, sort) = (rawdoc! {}, rawdoc! { "_id": 1 });
         let find = Find::new(NUMBERS, &all).sort(&sort).batch(10);
@@ -95,7 +95,7 @@ fn finds_are_streamed_at_once_and_may_be_given_up() {
 fn updates_vector_searches_and_indexes_are_those_of_the_blocking_client() {
     let server = Server::start();
     block_on(async {
-        let client = AsyncClient::connect(server.address, None).await.unwrap().with_ack(Ack::Relaxed);
+        let client = AsyncClient::connect(server.address).await.unwrap().with_ack(Ack::Relaxed);
         let points: Vec<_> =
             (0..100).map(|at| rawdoc! { "_id": at, "v": [at, 0], "odd": at % 2 == 1 }).collect();
         assert_eq!(client.insert_many("shop.points", &points, true).await.unwrap().count, 100);
@@ -128,7 +128,7 @@ fn updates_vector_searches_and_indexes_are_those_of_the_blocking_client() {
 fn statements_of_every_kind_are_executed_and_forgotten() {
     let server = Server::start();
     block_on(async {
-        let client = AsyncClient::connect(server.address, None).await.unwrap();
+        let client = AsyncClient::connect(server.address).await.unwrap();
         let shape = rawdoc! { "_id": { "$param": 0 }, "n": { "$param": 1 } };
         let insert = client.prepare(NUMBERS, Shape::Insert(&shape)).await.unwrap();
         let rows: Vec<_> = (0..5_000).map(|n| values([n, n % 7])).collect();
@@ -162,7 +162,7 @@ fn statements_of_every_kind_are_executed_and_forgotten() {
 fn keys_and_values_and_their_ranges_agree_with_a_map() {
     let server = Server::start();
     block_on(async {
-        let client = AsyncClient::connect(server.address, None).await.unwrap().with_ack(Ack::None);
+        let client = AsyncClient::connect(server.address).await.unwrap().with_ack(Ack::None);
         let map: BTreeMap<Vec<u8>, Vec<u8>> =
             (0..9_000_u32).map(|n| (n.to_be_bytes().to_vec(), n.to_string().into_bytes())).collect();
         let ops = map.iter().map(|(key, value)| Op::Put(key, value)).collect();
@@ -194,7 +194,7 @@ fn keys_and_values_and_their_ranges_agree_with_a_map() {
 fn a_request_that_is_given_up_leaves_the_connection_as_it_was() {
     let server = Server::start();
     block_on(async {
-        let client = AsyncClient::connect(server.address, None).await.unwrap();
+        let client = AsyncClient::connect(server.address).await.unwrap();
         numbers(&client, 100).await;
         for _ in 0..500 {
             let all = rawdoc! {};
@@ -214,7 +214,7 @@ async fn first_look<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 fn a_find_or_statement_that_is_given_up_leaves_no_cursor_and_no_statement() {
     let server = Server::start();
     block_on(async {
-        let client = AsyncClient::connect(server.address, None).await.unwrap();
+        let client = AsyncClient::connect(server.address).await.unwrap();
         numbers(&client, 100).await;
         let all = rawdoc! {};
         let find = Find::new(NUMBERS, &all).batch(1);
@@ -251,7 +251,7 @@ fn a_find_or_statement_that_is_given_up_leaves_no_cursor_and_no_statement() {
 fn requests_of_a_connection_that_ends_learn_why() {
     let server = Server::start();
     block_on(async {
-        let client = AsyncClient::connect(server.address, None).await.unwrap();
+        let client = AsyncClient::connect(server.address).await.unwrap();
         client.ping().await.unwrap();
         assert!(server.stop().success());
         let error = loop {
@@ -276,11 +276,11 @@ fn a_password_and_a_certificate_are_checked() {
     let flags = [&flags[..], &["--root-password-file", &password]].concat();
     let server = Server::with_flags(&dir.path().join("data"), &flags);
     block_on(async {
-        let client = AsyncClient::connect(server.address, Some(&tls)).await.unwrap();
+        let client = AsyncClient::connect_tls(server.address, None, &tls).await.unwrap();
         assert_eq!(client.get(NUMBERS, 1).await.unwrap_err().code(), Some(13));
         assert_eq!(client.authenticate("admin", "root", "wrong").await.unwrap_err().code(), Some(18));
         client.authenticate("admin", "root", "secret").await.unwrap();
         numbers(&client, 10).await;
-        assert!(AsyncClient::connect(server.address, None).await.is_err(), "without TLS");
+        assert!(AsyncClient::connect(server.address).await.is_err(), "without TLS");
     });
 }

@@ -1,7 +1,7 @@
 //! Documents through the client.
 
 use bson::{RawBson, RawDocumentBuf, oid::ObjectId, rawdoc};
-use treedb_server::client::{Ack, Client, Find, Insert, Update};
+use treedb_client::{Ack, Client, Find, Insert, Update};
 
 use crate::server::Server;
 

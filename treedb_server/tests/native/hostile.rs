@@ -1,9 +1,9 @@
 //! Invalid bytes: the connection gets an error or is closed, and the server continues.
 
 use bson::rawdoc;
-use treedb_server::client::{Call, Count, CreateIndex, ErrorFrame, Find, Insert, KvPut};
-use treedb_server::native::bytes::Reader;
-use treedb_server::native::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, opcode};
+use treedb_client::{Call, Count, CreateIndex, ErrorFrame, Find, Insert, KvPut};
+use treedb_protocol::bytes::Reader;
+use treedb_protocol::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, opcode};
 use treedb_testing::Rng;
 
 use crate::server::{Server, Socket};

@@ -1,7 +1,7 @@
 //! Vector searches and indexes through the client.
 
 use bson::{RawDocumentBuf, rawdoc};
-use treedb_server::client::{Client, Neighbor, VectorSearch};
+use treedb_client::{Client, Neighbor, VectorSearch};
 
 use crate::server::Server;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
-use treedb_server::client::{Client, KvRange, Op};
+use treedb_client::{Client, KvRange, Op};
 
 use crate::server::Server;
 

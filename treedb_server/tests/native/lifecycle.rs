@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bson::rawdoc;
-use treedb_server::client::{Ack, Call, Client, Error, Find, KvGet, Next, Pull};
+use treedb_client::{Ack, Call, Client, Error, Find, KvGet, Next, Pull};
+use treedb_protocol::bytes::Reader;
+use treedb_protocol::frame::{Header, opcode};
 use treedb_server::config::{Config, Limits};
-use treedb_server::native::bytes::Reader;
-use treedb_server::native::frame::{Header, opcode};
 
 use crate::server::{PATIENCE, Server};
 
@@ -230,7 +230,7 @@ fn idle_cursors_are_closed_also_on_a_connection_that_is_busy() {
 fn idle_cursors_are_closed() {
     with_idle_cursors_closed(|_, mut client| {
         let all = rawdoc! {};
-        let find = treedb_server::client::Find::new("a.b", &all).batch(1);
+        let find = treedb_client::Find::new("a.b", &all).batch(1);
         let mut found = client.find(&find).unwrap();
         assert!(found.next().unwrap().is_ok());
         std::thread::sleep(Duration::from_millis(400));

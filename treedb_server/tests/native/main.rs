@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod access;
-#[cfg(feature = "async-client")]
 mod asynchronous;
 mod documents;
+mod examples;
 mod hostile;
 mod indexes;
 mod keys;

@@ -1,7 +1,7 @@
 //! Requests that do not wait for each other, and answers that nobody takes.
 
 use bson::rawdoc;
-use treedb_server::client::{Execute, Find, FindWith, Ping, Prepare, Shape, values};
+use treedb_client::{Execute, Find, FindWith, Ping, Prepare, Shape, values};
 
 use crate::server::Server;
 

@@ -1,10 +1,10 @@
 //! Prepared statements, through the client and through bare sockets.
 
 use bson::{RawBson, RawDocumentBuf, rawdoc};
-use treedb_server::client::{
+use treedb_client::{
     Client, CountWith, DeleteWith, Error, Execute, FindWith, GetWith, InsertWith, Shape, UpdateWith, values,
 };
-use treedb_server::native::frame::opcode;
+use treedb_protocol::frame::opcode;
 
 use crate::server::{PATIENCE, Server};
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
-use treedb_server::client::{Batch, Call, Client, Close, Credit, Find, Next, Pull};
-use treedb_server::native::bytes::Reader;
-use treedb_server::native::frame::{ANSWER, ERROR, Header, MORE, opcode};
+use treedb_client::{Batch, Call, Client, Close, Credit, Find, Next, Pull};
+use treedb_protocol::bytes::Reader;
+use treedb_protocol::frame::{ANSWER, ERROR, Header, MORE, opcode};
 
 use crate::server::{Server, Socket};
 

@@ -7,10 +7,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use treedb_server::client::Client;
-use treedb_server::native::Call;
-use treedb_server::native::call::Hello;
-use treedb_server::native::frame::{HEADER, Header};
+use treedb_client::Client;
+use treedb_protocol::Call;
+use treedb_protocol::call::Hello;
+use treedb_protocol::frame::{HEADER, Header};
 
 /// How long a test waits for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

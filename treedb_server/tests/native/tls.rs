@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use bson::rawdoc;
-use treedb_server::client::{Client, Error, Find, Tls};
+use treedb_client::{Client, Error, Find, Tls};
 
 use crate::server::{PATIENCE, Server};
 

@@ -337,6 +337,15 @@ impl Meta {
         Ok(meta)
     }
 
+    /// The indexes that are shown: not those that are built to take the place of one of their name.
+    pub(crate) fn shown_indexes(&self) -> impl Iterator<Item = &IndexMeta> {
+        self.indexes.iter().filter(|index| {
+            let takes_its_place =
+                |other: &IndexMeta| other.building.is_none() && other.def.name() == index.def.name();
+            index.building.is_none() || !self.indexes.iter().any(takes_its_place)
+        })
+    }
+
     /// What `listIndexes` shows of each ready index. Search indexes have a list of their own, as in MongoDB
     /// ([`super::search_index`]).
     pub(crate) fn list_indexes(&self) -> Result<Vec<Document>> {

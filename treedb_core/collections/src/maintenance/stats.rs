@@ -189,11 +189,19 @@ impl CollectionStats {
         let size = |bytes: u64| (bytes as f64 / scale) as i64;
         let mut index_sizes = RawDocumentBuf::new();
         let mut building = bson::RawArrayBuf::new();
-        for index in &self.indexes {
-            index_sizes.append(bson::raw::CString::try_from(index.name.as_str())?, size(index.bytes));
-            if index.building {
-                building.push(index.name.as_str());
+        let mut by_name: Vec<(&str, u64)> = Vec::new();
+        for IndexSize { name, bytes, building: is_building, .. } in &self.indexes {
+            // One that is built to take the place of another takes room as well.
+            match by_name.iter_mut().find(|(other, _)| other == name) {
+                Some((_, sum)) => *sum += bytes,
+                None => by_name.push((name, *bytes)),
             }
+            if *is_building {
+                building.push(name.as_str());
+            }
+        }
+        for (name, bytes) in &by_name {
+            index_sizes.append(bson::raw::CString::try_from(*name)?, size(*bytes));
         }
         let mut document = rawdoc! {
             "size": size(self.data_bytes),
@@ -214,7 +222,7 @@ impl CollectionStats {
             more.append(cstr!("maxSize"), size(bytes));
         }
         let rest = rawdoc! {
-            "nindexes": i32::try_from(self.indexes.len()).unwrap_or(i32::MAX),
+            "nindexes": i32::try_from(by_name.len()).unwrap_or(i32::MAX),
             "indexBuilds": building,
             "totalIndexSize": size(self.index_bytes()),
             "totalSize": size(self.storage_bytes + self.index_bytes()),

@@ -647,7 +647,7 @@ impl Collections for SnapshotCollections {
             }
             stats
         };
-        Ok(meta.indexes.iter().map(shown).collect())
+        Ok(meta.shown_indexes().map(shown).collect())
     }
 
     fn indexed_locations(&self, namespace: &str) -> Result<Option<Vec<(Path, Grid)>>> {

@@ -121,6 +121,17 @@ fn a_crash_while_an_index_is_built_anew_leaves_one_index_of_the_name() {
     // Another one has to wait until this one is done.
     let busy = films.rebuild_indexes().unwrap_err().code;
     assert_eq!(busy, ErrorCode::BackgroundOperationInProgressForNamespace);
+    // Who lists indexes sees one of each name meanwhile, the one that is used.
+    let stats = crate::AggregateRequest::new([rawdoc! { "$indexStats": {} }]);
+    let listed = db.aggregate("shop.films", &stats).unwrap();
+    let listed: Vec<_> = listed.map(|index| index.unwrap()).collect();
+    let names: Vec<_> = listed.iter().map(|index| index.get_str("name").unwrap()).collect();
+    assert_eq!(names, ["_id_", "year_1", "tags_1_year_-1", "serial_1"]);
+    assert!(listed.iter().all(|index| index.get("building").unwrap().is_none()));
+    let sizes = films.stats().unwrap().unwrap().storage_document(1.0).unwrap();
+    assert_eq!(sizes.get_i32("nindexes").unwrap(), 4);
+    assert_eq!(sizes.get_document("indexSizes").unwrap().iter().count(), 4);
+    assert_eq!(sizes.get_array("indexBuilds").unwrap().into_iter().count(), 1);
     films.insert_one(rawdoc! { "_id": 500, "year": 3, "serial": 2000 }).unwrap();
     let after = disk.crash(Crash::Everything);
     drop((films, db));

@@ -423,3 +423,21 @@ fn a_transaction_beyond_the_memory_limit_is_refused_and_changes_nothing() {
     assert_eq!(txn.commit().unwrap_err().code, ErrorCode::NoSuchTransaction);
     assert!(db.collection("shop.orders").unwrap().is_empty().unwrap());
 }
+
+#[test]
+fn a_transaction_lists_the_collections_that_there_were_when_it_began() {
+    let db = open(&SimDisk::new()).unwrap();
+    for name in ["shop.a", "shop.b", "other.c"] {
+        db.collection(name).unwrap().insert_one(rawdoc! { "_id": 1 }).unwrap();
+    }
+    let mut txn = db.begin().unwrap();
+    db.rename_collection("shop.a", "shop.z", false).unwrap();
+    db.drop_collection("shop.b").unwrap();
+    txn.collection("shop.new").unwrap().insert_one(rawdoc! { "_id": 1 }).unwrap();
+    let names = |listed: Vec<crate::CollectionInfo>| -> Vec<String> {
+        listed.into_iter().map(|found| found.namespace.to_string()).collect()
+    };
+    assert_eq!(names(txn.list_collections("shop").unwrap()), ["shop.a", "shop.b"]);
+    assert_eq!(names(db.list_collections("shop").unwrap()), ["shop.z"]);
+    assert!(txn.list_collections("a b").is_err());
+}

@@ -43,7 +43,7 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{Durability, ReadTxn, Reads, SharedReadTxn};
 
 use crate::catalog::namespace::Namespace;
-use crate::database::Database;
+use crate::database::{CollectionInfo, Database};
 use crate::read::aggregate::{AggregateRequest, Aggregation};
 
 use intents::Claims;
@@ -129,6 +129,14 @@ impl Transaction {
     pub fn collection(&mut self, namespace: &str) -> Result<TransactionCollection<'_>> {
         self.check_active()?;
         Ok(TransactionCollection::new(self, Namespace::parse(namespace)?))
+    }
+
+    /// The collections of a database, by name, as they were when the transaction began: what it creates itself is not among them.
+    ///
+    /// # Errors
+    /// `InvalidNamespace`; those of the storage engine.
+    pub fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
+        self.db.collections_in(&self.reads, database)
     }
 
     /// Commits with the durability of the database's other writes. See [`Self::commit_with`].

@@ -3,8 +3,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
+use treedb_protocol::scram::{attribute, nonce};
 
-use super::{Credentials, Refused, attribute, nonce};
+use super::{Credentials, Refused};
 
 /// The first message of a client.
 #[derive(Debug, PartialEq, Eq)]

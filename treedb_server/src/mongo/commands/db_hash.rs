@@ -36,7 +36,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let mut snapshot = request.context.database.begin()?;
     let (mut hashes, mut uuids) = (RawDocumentBuf::new(), RawDocumentBuf::new());
     let (mut capped, mut whole) = (RawArrayBuf::new(), Md5::new());
-    for found in request.context.database.list_collections(request.database)? {
+    for found in snapshot.list_collections(request.database)? {
         let name = found.namespace.collection();
         // A view has no documents of its own.
         if found.is_view() || name.starts_with("system.") || !(wanted.is_empty() || wanted.contains(name)) {

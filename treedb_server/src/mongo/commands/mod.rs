@@ -72,7 +72,7 @@ mod writes;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_collections::Namespace;
@@ -88,7 +88,7 @@ use super::error::CommandError;
 use super::op_msg::OpMsg;
 use super::op_query;
 use super::protocol_code::ProtocolCode;
-use super::running;
+use super::running::{self, Waiting};
 use super::sessions::CommandScope;
 use crate::access::EXTERNAL;
 use crate::access::action::Action;
@@ -579,7 +579,7 @@ pub(crate) async fn run(
             if !command.quick {
                 threads::may_block().await;
             }
-            let request = |waited| Request {
+            let request = || Request {
                 context,
                 session,
                 message: &message,
@@ -590,7 +590,7 @@ pub(crate) async fn run(
                 scope: CommandScope::Standalone,
                 at: None,
                 permitted: None,
-                waited,
+                waited: None,
             };
             let admitted = match command.is_write(message.body()) {
                 true => {
@@ -601,15 +601,9 @@ pub(crate) async fn run(
             };
             let done = match admitted {
                 Ok(admitted) => {
-                    let waited = admitted.as_ref().map_or(Duration::ZERO, |(_, waited)| *waited);
-                    let request = request(waited);
-                    catch_unwind(AssertUnwindSafe(|| request.run())).unwrap_or_else(|_| {
-                        tracing::error!(
-                            command = command.name,
-                            "a command panicked: this is a bug, please report it"
-                        );
-                        Err(CommandError::new(ErrorCode::InternalError, "the server failed on this command"))
-                    })
+                    let waited = admitted.as_ref().and_then(|(_, waited)| waited.as_ref());
+                    let request = Request { waited, ..request() };
+                    guarded(command.name, || request.run())
                 }
                 Err(error) => Err(error),
             };
@@ -639,38 +633,36 @@ pub(crate) async fn run(
     reply
 }
 
-/// How often a command that waits looks whether it was told to stop.
-const LOOK: Duration = Duration::from_millis(50);
+/// What comes of a part of a command, with an error for its client if it panics.
+fn guarded<T>(command: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        tracing::error!(command, "a command panicked: this is a bug, please report it");
+        Err(CommandError::new(ErrorCode::InternalError, "the server failed on this command"))
+    })
+}
 
 /// Lets a write begin that holds so many bytes of the budget, unless writes are locked out: then it waits, as others can see, and for no longer
-/// than it may. Returns how long it has waited.
+/// than it may. Returns also what it was while it waited.
 ///
 /// # Errors
-/// `Interrupted`, `MaxTimeMSExpired`, `ExceededMemoryLimit` if what waits holds too much memory; those of what the client may do, which is known before
+/// `Interrupted`, `MaxTimeMSExpired`, `ClientDisconnect`, `ExceededMemoryLimit` if what waits holds too much memory; those of what the client may do, which is known before
 /// it waits.
 async fn admit<'r>(
     context: &Arc<Context>,
     fields: &CommonFields<'_>,
     held: usize,
-    request: impl Fn(Duration) -> Request<'r>,
-) -> Result<(Writing, Duration)> {
+    request: impl Fn() -> Request<'r>,
+) -> Result<(Writing, Option<Waiting<'r>>)> {
     let goes_on = fields.autocommit.is_some() && fields.start_transaction.is_none();
     if let Some(writing) = context.write_lock.try_enter(goes_on) {
-        return Ok((writing, Duration::ZERO));
+        return Ok((writing, None));
     }
-    let began = Instant::now();
-    let waiting = request(Duration::ZERO).waits()?;
+    let waiting = guarded(fields.name, || request().waits())?;
     let held = (held, context.locked_out_bytes());
-    let mut entered = std::pin::pin!(context.write_lock.enter(goes_on, held));
-    let writing = loop {
-        match tokio::time::timeout(LOOK, entered.as_mut()).await {
-            Ok(writing) => break writing?,
-            Err(_) => waiting.check()?,
-        }
-    };
+    let writing = context.write_lock.enter_while(goes_on, held, || waiting.check()).await?;
     // Since it has waited in the runtime.
     threads::may_block().await;
-    Ok((writing, began.elapsed()))
+    Ok((writing, Some(waiting)))
 }
 
 /// The commands about users of [`EXTERNAL`], which holds nothing else.
@@ -747,7 +739,7 @@ pub(crate) fn handshake(
         scope,
         at: None,
         permitted: None,
-        waited: Duration::ZERO,
+        waited: None,
     };
     let mut reply = request.run()?;
     reply.append(bson::raw::cstr!("ok"), 1.0);
@@ -757,6 +749,13 @@ pub(crate) fn handshake(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_command_that_panics_fails_with_an_error_of_its_own() {
+        let panics = || -> Result<()> { panic!("a bug") };
+        assert_eq!(guarded("insert", panics).unwrap_err().code, ErrorCode::InternalError.number());
+        assert_eq!(guarded("insert", || Ok(1)).unwrap(), 1);
+    }
 
     #[test]
     fn the_table_is_sorted_and_has_no_duplicates() {

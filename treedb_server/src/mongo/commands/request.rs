@@ -3,7 +3,6 @@
 use std::cell::{RefCell, RefMut};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use treedb_collections::{Collection, CollectionInfo, Namespace};
@@ -43,8 +42,8 @@ pub(crate) struct Request<'a> {
     pub(crate) at: Option<ReadAt>,
     /// Where what it is permitted is noted, while that is found out.
     pub(crate) permitted: Option<&'a RefCell<HashSet<Permission>>>,
-    /// How long it waited until it could begin, which its time limit counts.
-    pub(crate) waited: Duration,
+    /// What it was while it waited until it could begin, if it had to.
+    pub(crate) waited: Option<&'a Waiting<'a>>,
 }
 
 /// Cursors belong to the user of the connection, and need further on what the command did.
@@ -77,6 +76,11 @@ impl<'a> Request<'a> {
 
     /// Lists it among the operations while it waits until it can begin, if the client may run it.
     pub(super) fn waits(&self) -> Result<Waiting<'a>> {
+        let (access, identity) = (&self.context.access, &self.session.identity);
+        // A stranger may write nothing but the first user.
+        if !access.may_create_first_user(identity)? {
+            access.require_login(identity, self.command.name)?;
+        }
         self.command.needs.check(self)?;
         Waiting::begin(self)
     }

@@ -2,17 +2,17 @@
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_collections::{DeleteRequest, ErrorCode, FindRequest, UpdateRequest};
+use treedb_protocol::bytes::{Malformed, Reader};
+use treedb_protocol::call::{
+    Ack, CountWith, DeleteWith, Executed, FindWith, GetWith, InsertWith, MULTI, Prepare, Prepared, Shape,
+    UNORDERED, UPSERT, UpdateWith,
+};
 use treedb_query::doc::{Doc, Element, MAX_DOCUMENT_SIZE, Origin};
 
 use super::statement::{Kind, MAX_BYTES, Statement, most_built};
 use super::template::{Parameters, Place, Template};
-use crate::native::bytes::{Malformed, Reader};
-use crate::native::call::{
-    Ack, CountWith, DeleteWith, Executed, FindWith, GetWith, InsertWith, MULTI, Prepare, Prepared, Shape,
-    UNORDERED, UPSERT, UpdateWith,
-};
-use crate::native::error_frame::ErrorFrame;
 use crate::native::execute::{Done, Session, checked, get_by_id, lend_all, with_ack};
+use crate::native::failure::Failure;
 use crate::native::running::{Running, Stop};
 
 impl Session {
@@ -32,7 +32,7 @@ impl Session {
                     fits(document)?;
                     checked(document)?;
                     Template::compile(document, Place::Nowhere, &mut Parameters::default())?;
-                    Ok::<RawDocumentBuf, ErrorFrame>(document.to_owned())
+                    Ok::<RawDocumentBuf, Failure>(document.to_owned())
                 };
                 Kind::Find {
                     filter: compile(filter, Place::Filter)?,
@@ -46,13 +46,14 @@ impl Session {
             },
             Shape::Delete(filter) => Kind::Delete(compile(filter, Place::Filter)?),
             Shape::Count(filter) => Kind::Count(compile(filter, Place::Filter)?),
+            _ => return Err(Failure::unknown()),
         };
         let parameters = if matches!(kind, Kind::Get) { 1 } else { parameters.count()? };
         let by_id = match prepare.shape {
             Shape::Get => true,
             Shape::Find { filter, .. } | Shape::Update { filter, .. } => asks_for_id(filter),
             Shape::Delete(filter) | Shape::Count(filter) => asks_for_id(filter),
-            Shape::Insert(_) => false,
+            _ => false,
         };
         let collection = self.collection(prepare.namespace, Ack::Server)?;
         let statement = Statement::new(kind, collection, parameters, by_id);
@@ -122,7 +123,7 @@ impl Session {
                         RawDocument::from_bytes(document)
                     })
                     .collect::<Result<_, _>>()
-                    .map_err(|error| ErrorFrame::new(ErrorCode::InternalError, error.to_string()))?;
+                    .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
                 self.insert_into(&with_ack(collection, with.ack), &documents, with.ordered, origin, out)?;
             }
             Kind::Update { filter, update } => {
@@ -176,11 +177,11 @@ fn fits(document: &RawDocument) -> Done {
         return Ok(());
     }
     let message = format!("a prepared statement has at most {MAX_BYTES} bytes");
-    Err(ErrorFrame::new(ErrorCode::ExceededMemoryLimit, message))
+    Err(Failure::new(ErrorCode::ExceededMemoryLimit, message))
 }
 
-fn missing() -> ErrorFrame {
-    ErrorFrame::new(ErrorCode::BadValue, "the _id is missing")
+fn missing() -> Failure {
+    Failure::new(ErrorCode::BadValue, "the _id is missing")
 }
 
 /// Reads what follows the number of a statement, to its end.
@@ -189,7 +190,7 @@ fn read<'a, T>(
     rest: &'a [u8],
     known: u16,
     read: impl FnOnce(u16, &mut Reader<'a>) -> Result<T, Malformed>,
-) -> Result<T, ErrorFrame> {
+) -> Result<T, Failure> {
     let mut body = Reader::new(rest);
     let with = read(flags, &mut body)?;
     body.finish()?;
@@ -208,14 +209,14 @@ struct Fill<'s> {
 
 impl Fill<'_> {
     /// The values of an execution, of which there are as many as the statement takes.
-    fn values<'v>(&self, values: &'v RawDocument) -> Result<Vec<Element<'v>>, ErrorFrame> {
+    fn values<'v>(&self, values: &'v RawDocument) -> Result<Vec<Element<'v>>, Failure> {
         let mut all = Vec::with_capacity(self.statement.parameters);
         self.read(values, &mut all)?;
         Ok(all)
     }
 
     /// The same, into a list that is used again.
-    fn read<'v>(&self, values: &'v RawDocument, all: &mut Vec<Element<'v>>) -> Result<(), ErrorFrame> {
+    fn read<'v>(&self, values: &'v RawDocument, all: &mut Vec<Element<'v>>) -> Result<(), Failure> {
         checked(values)?;
         all.clear();
         all.extend(Doc::from(values).elements().take(self.statement.parameters + 1));
@@ -224,13 +225,13 @@ impl Fill<'_> {
         }
         let there = Doc::from(values).elements().count();
         let message = format!("the statement takes {} values, not {there}", self.statement.parameters);
-        Err(ErrorFrame::new(ErrorCode::BadValue, message))
+        Err(Failure::new(ErrorCode::BadValue, message))
     }
 
-    fn document(&self, template: &Template, values: &RawDocument) -> Result<RawDocumentBuf, ErrorFrame> {
+    fn document(&self, template: &Template, values: &RawDocument) -> Result<RawDocumentBuf, Failure> {
         let mut bytes = Vec::with_capacity(template.size() + values.as_bytes().len());
         template.fill(&self.values(values)?, self.limit.min(2 * MAX_DOCUMENT_SIZE), &mut bytes)?;
         RawDocumentBuf::from_bytes(bytes)
-            .map_err(|error| ErrorFrame::new(ErrorCode::InternalError, error.to_string()))
+            .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))
     }
 }

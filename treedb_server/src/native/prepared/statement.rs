@@ -11,11 +11,11 @@ use std::time::Duration;
 use bson::RawDocumentBuf;
 use prometheus_client::metrics::gauge::Gauge;
 use treedb_collections::{Collection, ErrorCode};
+use treedb_protocol::frame::MAX_BODY;
 
 use super::template::Template;
 use crate::metrics::Counted;
-use crate::native::error_frame::ErrorFrame;
-use crate::native::frame::MAX_BODY;
+use crate::native::failure::Failure;
 
 /// Statements that one connection may have.
 const MAX_STATEMENTS: usize = 256;
@@ -150,7 +150,7 @@ impl Statements {
     ///
     /// # Errors
     /// There are too many already, or they have too many bytes.
-    pub(crate) fn keep(&self, statement: Statement) -> Result<u32, ErrorFrame> {
+    pub(crate) fn keep(&self, statement: Statement) -> Result<u32, Failure> {
         let mut all = self.lock();
         let bytes = all.bytes + statement.size();
         let number = all.last_number.checked_add(1);
@@ -159,7 +159,7 @@ impl Statements {
             let message = format!(
                 "a connection has at most {MAX_STATEMENTS} prepared statements of {MAX_BYTES} bytes together: forget some"
             );
-            return Err(ErrorFrame::new(ErrorCode::ExceededMemoryLimit, message));
+            return Err(Failure::new(ErrorCode::ExceededMemoryLimit, message));
         };
         (all.last_number, all.bytes) = (number, bytes);
         all.by_number.insert(number, (Arc::new(statement), Counted::by(&self.gauge)));

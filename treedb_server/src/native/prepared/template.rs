@@ -17,7 +17,7 @@ use bson::RawDocument;
 use treedb_collections::ErrorCode;
 use treedb_query::doc::{Doc, Element, MAX_DOCUMENT_SIZE, Value, validate};
 
-use crate::native::error_frame::ErrorFrame;
+use crate::native::failure::Failure;
 
 /// The most parameters of a statement.
 pub(crate) const MAX_PARAMETERS: usize = 1_024;
@@ -142,7 +142,7 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    fn mark(&mut self, number: Value<'_>) -> Result<u16, ErrorFrame> {
+    fn mark(&mut self, number: Value<'_>) -> Result<u16, Failure> {
         let number = match number {
             Value::Int32(number) => i64::from(number),
             Value::Int64(number) => number,
@@ -151,7 +151,7 @@ impl Parameters {
         let at = usize::try_from(number).ok().filter(|&at| at < MAX_PARAMETERS);
         let (Some(at), Ok(number)) = (at, u16::try_from(number)) else {
             let message = format!("$param: must be an integer from 0 to {}", MAX_PARAMETERS - 1);
-            return Err(ErrorFrame::new(ErrorCode::BadValue, message));
+            return Err(Failure::new(ErrorCode::BadValue, message));
         };
         if at >= self.used.len() {
             self.used.resize(at + 1, false);
@@ -166,11 +166,11 @@ impl Parameters {
     ///
     /// # Errors
     /// A number has been left out.
-    pub(crate) fn count(self) -> Result<usize, ErrorFrame> {
+    pub(crate) fn count(self) -> Result<usize, Failure> {
         match self.used.iter().position(|used| !used) {
             Some(number) => {
                 let message = format!("$param: {number} does not occur, but a greater number does");
-                Err(ErrorFrame::new(ErrorCode::BadValue, message))
+                Err(Failure::new(ErrorCode::BadValue, message))
             }
             None => Ok(self.used.len()),
         }
@@ -192,7 +192,7 @@ enum Meaning {
 
 impl Meaning {
     /// Refuses a value that would be more than one: a regular expression is executed where it is a member.
-    fn check(self, value: &Element<'_>) -> Result<(), ErrorFrame> {
+    fn check(self, value: &Element<'_>) -> Result<(), Failure> {
         let executed = match self {
             Meaning::Value | Meaning::Equal => false,
             Meaning::Member => value.kind == REGEX,
@@ -202,7 +202,7 @@ impl Meaning {
         };
         if executed {
             let message = "a value of $in or $nin cannot be a regular expression: use a parameter of $regex";
-            return Err(ErrorFrame::new(ErrorCode::BadValue, message));
+            return Err(Failure::new(ErrorCode::BadValue, message));
         }
         Ok(())
     }
@@ -238,7 +238,7 @@ impl Template {
         document: &RawDocument,
         place: Place,
         parameters: &mut Parameters,
-    ) -> Result<Self, ErrorFrame> {
+    ) -> Result<Self, Failure> {
         let is_shallow = validate(document.as_bytes()).is_ok();
         let mut template = Template { bytes: Vec::new(), steps: Vec::new(), is_shallow };
         template.document(document.into(), place, parameters)?;
@@ -250,13 +250,13 @@ impl Template {
         document: Doc<'_>,
         place: Place,
         parameters: &mut Parameters,
-    ) -> Result<(), ErrorFrame> {
+    ) -> Result<(), Failure> {
         self.steps.push(Step::Open);
         for element in document.elements() {
             if let Some(number) = parameter(&element) {
                 let Some(meaning) = place.parameter(element.name) else {
                     let message = format!("{}: a parameter cannot be here", element.name_str());
-                    return Err(ErrorFrame::new(ErrorCode::BadValue, message));
+                    return Err(Failure::new(ErrorCode::BadValue, message));
                 };
                 let number = parameters.mark(number)?;
                 let start = self.bytes.len();
@@ -328,7 +328,7 @@ impl Template {
         values: &[Element<'_>],
         limit: usize,
         out: &mut Vec<u8>,
-    ) -> Result<(), ErrorFrame> {
+    ) -> Result<(), Failure> {
         let mut open = Vec::new();
         for step in &self.steps {
             match step {
@@ -342,7 +342,7 @@ impl Template {
                     close(out, open.pop().unwrap_or_default());
                 }
                 Step::Parameter { name, number, meaning } => {
-                    let missing = || ErrorFrame::new(ErrorCode::InternalError, "a value is missing");
+                    let missing = || Failure::new(ErrorCode::InternalError, "a value is missing");
                     let value = values.get(usize::from(*number)).ok_or_else(missing)?;
                     meaning.check(value)?;
                     let name = self.bytes.get(name.clone()).unwrap_or_default();
@@ -365,7 +365,7 @@ impl Template {
             }
             if out.len() > limit {
                 let message = format!("with its values the statement has more than {limit} bytes");
-                return Err(ErrorFrame::new(ErrorCode::BSONObjectTooLarge, message));
+                return Err(Failure::new(ErrorCode::BSONObjectTooLarge, message));
             }
         }
         Ok(())
@@ -404,7 +404,7 @@ mod tests {
 
     use super::*;
 
-    fn compile(document: &RawDocument, place: Place) -> Result<(Template, usize), ErrorFrame> {
+    fn compile(document: &RawDocument, place: Place) -> Result<(Template, usize), Failure> {
         let mut parameters = Parameters::default();
         let template = Template::compile(document, place, &mut parameters)?;
         Ok((template, parameters.count()?))
@@ -456,7 +456,7 @@ mod tests {
             rawdoc! { "a": { "$all": [param()] } },
             rawdoc! { "$text": { "$search": param() } },
         ] {
-            assert_eq!(compile(&filter, Place::Filter).unwrap_err().code, 2, "{filter:?}");
+            assert_eq!(compile(&filter, Place::Filter).unwrap_err().0.code, 2, "{filter:?}");
         }
         for filter in [
             rawdoc! { "$and": [ { "a": param() }, { "b": { "$not": { "$gte": param() } } } ] },
@@ -487,7 +487,7 @@ mod tests {
             rawdoc! { "$param": "0" },
             rawdoc! { "$param": 1 },
         ] {
-            assert_eq!(compile(&rawdoc! { "a": bad }, Place::Value).unwrap_err().code, 2);
+            assert_eq!(compile(&rawdoc! { "a": bad }, Place::Value).unwrap_err().0.code, 2);
         }
         // One more field makes it a document like any other.
         assert_eq!(compile(&rawdoc! { "a": { "$param": 0, "b": 1 } }, Place::Value).unwrap().1, 0);
@@ -537,7 +537,7 @@ mod tests {
         let refused = |filter: &RawDocument, value: RawDocumentBuf| {
             let (template, _) = compile(filter, Place::Filter).unwrap();
             let values: Vec<_> = Doc::from(&*value).elements().collect();
-            template.fill(&values, 1 << 20, &mut Vec::new()).err().map(|error| error.code)
+            template.fill(&values, 1 << 20, &mut Vec::new()).err().map(|error| error.0.code)
         };
         for operator in [bson::raw::cstr!("$in"), bson::raw::cstr!("$nin")] {
             let one = rawdoc! { "a": { operator: ["b", { "$param": 0 }] } };
@@ -582,7 +582,7 @@ mod tests {
         let value = rawdoc! { "": "x".repeat(1_000) };
         let values: Vec<_> = Doc::from(&value).elements().collect();
         let mut out = Vec::new();
-        assert_eq!(template.fill(&values, 50_000, &mut out).unwrap_err().code, 10_334);
+        assert_eq!(template.fill(&values, 50_000, &mut out).unwrap_err().0.code, 10_334);
         assert!(out.len() < 60_000);
     }
 }
