@@ -98,10 +98,14 @@ impl Database {
     pub fn open_with(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         let cache_bytes = options.cache_bytes;
         let store = Store::open_with(dir, options)?;
+        let opened = store.snapshot()?.txn();
         let mut txn = store.begin_write()?;
         let catalog = Catalog::open(&mut txn)?;
         if let Some(bytes) = cache_bytes {
             catalog.images().set_limit(bytes);
+        }
+        if let Some(files) = store.derived_files() {
+            catalog.images().keep_in(files, &txn, opened);
         }
         txn.commit()?;
         let database = Database {
@@ -128,7 +132,8 @@ impl Database {
     /// Sets how many bytes the images of vector indexes may take: graphs in memory that answer vector searches about ten times as
     /// fast as the tables of the indexes do. They are built by the first searches, follow every write, and are dropped where they take
     /// more, or for those of other indexes if no search has used them for some seconds. With 0 there are none. By default a quarter of the
-    /// memory that this process may use, at least 1 GiB, or [`Options::cache_bytes`] if that is set.
+    /// memory that this process may use, at least 1 GiB, or [`Options::cache_bytes`] if that is set. [`Self::checkpoint`] and [`Self::close`] save
+    /// them in files, unless the database is encrypted or in memory.
     ///
     /// The graphs of indexes that are being built may take what they leave, together: rows that do not fit are added one by one to the
     /// index's table, which is slower. Some 20 MB beyond it hold what is being read and linked.
@@ -285,9 +290,23 @@ impl Database {
         Ok(names)
     }
 
-    /// Writes all changes to the page file, durably, and truncates the log.
+    /// Writes all changes to the page file, durably, and truncates the log. Then saves the images of vector indexes as they are in it
+    /// ([`Self::set_vector_memory`]), but for small ones and those that are saved already: the first searches after the next opening begin
+    /// with them. That an image cannot be saved is logged, and no error.
     pub fn checkpoint(&self) -> Result<()> {
-        Ok(self.inner.store.checkpoint()?)
+        self.inner.store.checkpoint()?;
+        self.save_images()
+    }
+
+    /// Saves the images of vector indexes, after a checkpoint.
+    fn save_images(&self) -> Result<()> {
+        let Inner { catalog, store, .. } = &*self.inner;
+        if catalog.images().has_any_to_save() {
+            for meta in self.all_metas(&store.begin_read()?)? {
+                catalog.images().save(store, &meta);
+            }
+        }
+        Ok(())
     }
 
     /// Verifies the whole database: every page reachable once, order and checksums, every document valid, every index
@@ -379,9 +398,13 @@ impl Database {
         self.inner.store.stats()
     }
 
-    /// Checkpoints and closes. Other handles and open cursors keep the files open until they are dropped.
+    /// Makes a [checkpoint](Self::checkpoint), saves images of vector indexes, and closes. Other handles and open cursors keep the files open until they
+    /// are dropped. Dropping the last handle closes too, but saves no images.
     pub fn close(self) -> Result<()> {
         self.inner.ttl_monitor.stop_if_last(&|| Arc::strong_count(&self.inner));
+        if self.inner.catalog.images().has_any_to_save() {
+            self.checkpoint()?;
+        }
         match Arc::try_unwrap(self.inner) {
             Ok(inner) => Ok(inner.store.close()?),
             Err(shared) => Ok(shared.store.checkpoint()?),

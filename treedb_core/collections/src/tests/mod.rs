@@ -16,6 +16,7 @@ mod pipelines;
 mod planner;
 mod point_lookup;
 mod projections;
+mod saved_images;
 mod several_vectors;
 mod special;
 mod top_k;

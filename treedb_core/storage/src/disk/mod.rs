@@ -37,6 +37,10 @@ use crate::Result;
 /// removed name, of a directory too, is durable after [`Disk::sync_dir`] of the directory it is in returned `Ok`.
 /// Nothing else is promised.
 pub trait Disk: Send + Sync + 'static {
+    /// False if files are gone with the last handle, so that nothing needs to be written for a later opening only.
+    fn is_lasting(&self) -> bool {
+        true
+    }
     /// Opens `path` for reading and writing; creates it, empty, when `create` is set and it does not exist.
     fn open(&self, path: &Path, create: bool) -> Result<Arc<dyn DiskFile>>;
     /// True if the file exists.

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use super::changed_rows::ChangedRows;
 use super::checkpoint::Worker;
 use super::command::{BadCommand, Commands, FORMAT};
+use super::derived::DERIVED;
 use super::dup;
 use super::edit::{Edit, Outcome, Writer};
 use super::large_values::{DeadValues, decode_state};
@@ -121,7 +122,7 @@ fn open_values(
 
 /// Names that may be in a directory before it is a store: those that an interrupted creation leaves, and what a new file
 /// system contains.
-const UNFINISHED: [&str; 5] = [LOCK_FILE, LOG, VALUES, "pages.new", "lost+found"];
+const UNFINISHED: [&str; 6] = [LOCK_FILE, LOG, VALUES, DERIVED, "pages.new", "lost+found"];
 
 /// Refuses to create a store among another program's files.
 fn refuse_foreign(disk: &dyn Disk, dir: &Path) -> Result<()> {

@@ -1,7 +1,8 @@
 //! Images of vector indexes: graphs in memory, which answer searches of one state of an index.
 //!
-//! An image is derived data. It is never written and always exact for its version of the index's table: a search uses one only if its
-//! snapshot sees that version. The first searches build it, a part each (see [`super::follow`]); after a write the next search brings it
+//! An image is derived data, and always exact for its version of the index's table: a search uses one only if its
+//! snapshot sees that version. The first searches build it, a part each (see [`super::follow`]), unless it was saved when the database was
+//! open before (see [`super::saved`]); after a write the next search brings it
 //! up to date from the rows that changed, or the next ones, after many writes: where it is if no other search uses it, otherwise a
 //! clone of it, which shares what has not changed. Searches of older snapshots, of transactions in progress and of indexes whose
 //! image is not complete or does not fit in memory read the table.
@@ -12,7 +13,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use treedb_query::access::RowId;
@@ -20,13 +21,15 @@ use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
 use treedb_query::query::interrupt;
 use treedb_storage::disk::memory_limit;
-use treedb_storage::{Reads, Table, TableVersion};
+use treedb_storage::{DerivedFiles, Reads, Store, Table, TableVersion};
 use treedb_vector::memory::{MemoryGraph, Records};
 
-use super::follow::{Follower, Progress};
+use super::follow::{Follower, Progress, STEP_ELEMENTS};
 use super::graph::empty_image;
 use super::row_nodes::RowNodes;
+use super::saved::{Loaded, Loading, SavedImages};
 use super::workspace::Workspace;
+use crate::catalog::meta::Meta;
 use crate::read::view::View;
 
 /// Bytes that the images of a database may take, unless it is told otherwise: at least so many, and so much of the memory of this
@@ -55,7 +58,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    fn new(def: &VectorDef) -> Contents {
+    pub(super) fn new(def: &VectorDef) -> Contents {
         let (graph, numbers) = (empty_image(def), Records::new(1));
         Contents { graph, numbers, rows: Vec::new() }
     }
@@ -107,7 +110,7 @@ impl Contents {
         self.number(node) != 0
     }
 
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         let rows: usize = self.rows.iter().map(RowNodes::bytes).sum();
         (self.graph.bytes() + self.numbers.bytes() + rows) as u64
     }
@@ -164,6 +167,11 @@ pub(crate) struct Images {
     /// Bytes of the graphs of indexes that are being built.
     reserved: AtomicU64,
     slots: Mutex<Slots>,
+    /// Images of a database that keeps them in files.
+    saved: OnceLock<SavedImages>,
+    /// How many images were built from tables, and how many were read from files.
+    built: AtomicU64,
+    loaded: AtomicU64,
 }
 
 /// Memory of a graph that is being built, which is given back when this is dropped.
@@ -225,8 +233,16 @@ impl Default for Images {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let limit = AtomicU64::new(LEAST_LIMIT.max(memory_limit() / SHARE_OF_MEMORY));
-        let build_threads = AtomicUsize::new(0);
-        Images { id, limit, build_threads, reserved: AtomicU64::default(), slots: Mutex::default() }
+        Images {
+            id,
+            limit,
+            build_threads: AtomicUsize::new(0),
+            reserved: AtomicU64::default(),
+            slots: Mutex::default(),
+            saved: OnceLock::new(),
+            built: AtomicU64::default(),
+            loaded: AtomicU64::default(),
+        }
     }
 }
 
@@ -244,6 +260,10 @@ pub struct VectorMemory {
     pub images: u64,
     /// Indexes that have been searched and have none: their searches read the table.
     pub without_image: u64,
+    /// Images that were built from the indexes' tables since the database was opened.
+    pub built: u64,
+    /// Images that were read from files since then.
+    pub loaded: u64,
 }
 
 /// The image of one index.
@@ -267,6 +287,11 @@ impl Slot {
     fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
+
+    /// Whether there is an image, though it may not have what was written last.
+    fn has_image(&self) -> bool {
+        self.bytes() > 0 && !self.building.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -276,6 +301,8 @@ struct State {
     recent: Vec<Arc<Image>>,
     /// What the follower has read of a state that no image has yet.
     unfinished: Option<Contents>,
+    /// A saved image that is being read: there is nothing else then.
+    loading: Option<Loading>,
     /// The version that could not be read: some row that its image needs, but few searches, is damaged.
     unreadable: Option<TableVersion>,
     /// There was an image of all of the index, which the follower brings up to date: it does not build the first one.
@@ -315,7 +342,8 @@ impl State {
         let images = self.recent.iter().map(|image| &image.contents).chain(&self.unfinished);
         let beside =
             images.clone().zip(images.clone().skip(1)).map(|(older, newer)| older.bytes_beside(newer));
-        self.follower.bytes() + beside.sum::<u64>() + images.last().map_or(0, Contents::bytes)
+        let own = self.follower.bytes() + self.loading.as_ref().map_or(0, Loading::bytes);
+        own + beside.sum::<u64>() + images.last().map_or(0, Contents::bytes)
     }
 
     /// Bytes that the image takes with so many nodes, about: `new` says what one has.
@@ -388,7 +416,16 @@ impl Images {
         let slots = lock(&self.slots);
         let images = slots.by_table.values().filter(|known| known.slot.bytes() > 0).count() as u64;
         let without_image = slots.by_table.len() as u64 - images;
-        VectorMemory { bytes: slots.bytes(), building_bytes, limit_bytes, images, without_image }
+        let (built, loaded) = (self.built.load(Ordering::Relaxed), self.loaded.load(Ordering::Relaxed));
+        VectorMemory {
+            bytes: slots.bytes(),
+            building_bytes,
+            limit_bytes,
+            images,
+            without_image,
+            built,
+            loaded,
+        }
     }
 
     /// Drops images that no search has used for [`IDLE`], but not that of `table`, the longest unused first, if that makes so much room;
@@ -424,11 +461,68 @@ impl Images {
 
     /// Drops the images of indexes, to be called once it is committed that their tables are dropped.
     pub(crate) fn remove(&self, tables: impl IntoIterator<Item = u32>) {
+        let tables: Vec<u32> = tables.into_iter().collect();
         let mut slots = lock(&self.slots);
-        for table in tables {
-            slots.by_table.remove(&table);
-            slots.dropped.insert(table);
+        for table in &tables {
+            slots.by_table.remove(table);
+            slots.dropped.insert(*table);
         }
+        drop(slots);
+        if let Some(saved) = self.saved.get() {
+            tables.into_iter().for_each(|table| saved.remove(table));
+        }
+    }
+
+    /// Lets images be kept in files, and those that there are be used. `reads` sees the database as it is when it has been opened, at
+    /// transaction `opened`.
+    pub(crate) fn keep_in(&self, files: DerivedFiles, reads: &impl Reads, opened: u64) {
+        self.saved.get_or_init(|| SavedImages::open(reads, files, opened));
+    }
+
+    /// Whether there is an image that could be saved.
+    pub(crate) fn has_any_to_save(&self) -> bool {
+        self.saved.get().is_some() && lock(&self.slots).by_table.values().any(|known| known.slot.has_image())
+    }
+
+    /// Saves the images of a collection's indexes that are not as they are in their files, after a checkpoint. What was changed since the
+    /// checkpoint, and what is not worth it, is left out. The files are not needed, so that they cannot be written is only logged.
+    pub(crate) fn save(&self, store: &Store, meta: &Meta) {
+        let Some(saved) = self.saved.get() else { return };
+        for index in meta.indexes.iter().filter(|index| index.building.is_none()) {
+            let Some(def) = index.def.as_vector() else { continue };
+            let has_image =
+                lock(&self.slots).by_table.get(&index.table.id()).is_some_and(|known| known.slot.has_image());
+            if has_image && let Err(error) = self.save_one(saved, store, meta, (&index.table, def)) {
+                tracing::warn!(namespace = %meta.namespace, index = def.name, %error, "a vector index's image is not saved");
+            }
+        }
+    }
+
+    fn save_one(
+        &self,
+        saved: &SavedImages,
+        store: &Store,
+        meta: &Meta,
+        (table, def): (&Table, &VectorDef),
+    ) -> Result<()> {
+        // In this order: the snapshot has all that the checkpoint has.
+        let checkpoint = store.stats().checkpoint;
+        let reads = store.begin_read()?;
+        let view = View { reads: &reads, meta };
+        let Some(version) = view.reads.version(table)? else { return Ok(()) };
+        let elements = (view.reads.len(table)? / 2).saturating_mul(def.dimensions as u64);
+        let is_saved = saved.saved(table).is_some_and(|since| since >= version.changed());
+        // What one search builds is not worth a file.
+        if is_saved || version.changed() > checkpoint || elements <= STEP_ELEMENTS as u64 {
+            return Ok(());
+        }
+        let Some(image) = self.follow(def, &view, table, version)? else { return Ok(()) };
+        saved.write(store, (table, def), checkpoint, &image.contents)?;
+        // It may have been dropped meanwhile.
+        if lock(&self.slots).dropped.contains(&table.id()) {
+            saved.remove(table.id());
+        }
+        Ok(())
     }
 
     /// The slot of an index; `None` if the index was dropped.
@@ -509,6 +603,10 @@ impl Images {
         }
         state.outgrown = None;
         let outgrown = (!state.is_built).then_some(size);
+        if needed <= room && self.load(&mut state, def, view, table)? {
+            slot.bytes.store(state.bytes(), Ordering::Relaxed);
+            return Ok(None);
+        }
         // After an error they are gone: they may have only some of the changes.
         let mut contents = state.take_newest().unwrap_or_else(|| Contents::new(def));
         let mut follower = std::mem::take(&mut state.follower);
@@ -518,6 +616,7 @@ impl Images {
         let mut image = None;
         match progress {
             Ok(Progress::Complete) => {
+                self.built.fetch_add(u64::from(!state.is_built), Ordering::Relaxed);
                 state.is_built = true;
                 image = Some(Arc::new(Image { version, contents, used: slot.used.clone() }));
             }
@@ -548,6 +647,38 @@ impl Images {
         }
         slot.bytes.store(state.bytes(), Ordering::Relaxed);
         Ok(image)
+    }
+    /// Reads more of the saved image of an index, if there is one, and nothing else of the index yet. True if the search has to do without: it
+    /// is not complete, or of a later transaction than the search's.
+    fn load(
+        &self,
+        state: &mut State,
+        def: &VectorDef,
+        view: &View<'_, impl Reads>,
+        table: &Table,
+    ) -> Result<bool> {
+        let Some(saved) = self.saved.get() else { return Ok(false) };
+        if state.is_built || state.unfinished.is_some() {
+            return Ok(false);
+        }
+        let Some(loading) = state.loading.take().or_else(|| saved.begin(table, def)) else {
+            return Ok(false);
+        };
+        match loading.advance(view.reads.next_row(&view.meta.rows)?) {
+            Ok(Loaded::Partly(loading)) => state.loading = Some(loading),
+            Ok(Loaded::Whole(contents, follower)) => {
+                (state.follower, state.unfinished, state.is_built) = (follower, Some(contents), true);
+                self.loaded.fetch_add(1, Ordering::Relaxed);
+                return Ok(state.follower.sees(view).is_none());
+            }
+            // It is built as if there were none.
+            Err(error) => {
+                tracing::warn!(index = def.name, %error, "a vector index's saved image is not used");
+                saved.forget(table);
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -1,0 +1,181 @@
+//! Images of vector indexes in files: the first searches after an opening begin with them, and they are never of another state.
+
+use std::path::{Path, PathBuf};
+
+use bson::{doc, rawdoc};
+use treedb_storage::disk::Disk;
+use treedb_storage::disk::crash::Crash;
+use treedb_testing::Rng;
+
+use super::*;
+use crate::{Collection, DeleteRequest, IndexSpec, VectorSearchRequest};
+
+const DIMENSIONS: usize = 12;
+const DOCUMENTS: i32 = 1200;
+
+fn floats(rng: &mut Rng) -> Vec<f32> {
+    (0..DIMENSIONS).map(|_| rng.below(2001) as f32 / 1000.0 - 1.0 + 0.0005).collect()
+}
+
+fn document(id: i32, rng: &mut Rng) -> RawDocumentBuf {
+    let vector: Vec<f64> = floats(rng).into_iter().map(f64::from).collect();
+    raw(&doc! { "_id": id, "v": vector })
+}
+
+fn things(db: &Database) -> Collection {
+    db.collection("shop.things").unwrap()
+}
+
+fn search(db: &Database, rng: &mut Rng) {
+    things(db).vector_search(&VectorSearchRequest::new("near", floats(rng), 1)).unwrap();
+}
+
+/// Compares a search for all documents with an exact one.
+fn check_all(db: &Database, rng: &mut Rng) {
+    let request = VectorSearchRequest::new("near", floats(rng), 5_000).candidates(8_000);
+    let all = |request: &VectorSearchRequest| {
+        let found = things(db).vector_search(request).unwrap();
+        let mut all: Vec<(u32, i32)> =
+            found.iter().map(|one| (one.distance.to_bits(), one.document.get_i32("_id").unwrap())).collect();
+        all.sort_unstable();
+        all
+    };
+    assert!(all(&request) == all(&request.clone().exact()));
+}
+
+/// A database with an index whose image is saved.
+fn saved(disk: &SimDisk, rng: &mut Rng) -> Database {
+    let db = open(disk).unwrap();
+    let documents: Vec<_> = (0..DOCUMENTS).map(|id| document(id, rng)).collect();
+    things(&db).insert_many(&documents, true).unwrap();
+    let definition = rawdoc! { "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": "euclidean" };
+    things(&db).create_index(IndexSpec::vector(definition).name("near")).unwrap();
+    (0..30).for_each(|_| search(&db, rng));
+    assert_eq!(db.vector_memory_use().built, 1);
+    db.checkpoint().unwrap();
+    db
+}
+
+fn files(disk: &SimDisk) -> Vec<PathBuf> {
+    let dir = Path::new("/data/documents/derived");
+    disk.list(dir).unwrap_or_default().into_iter().map(|name| dir.join(name)).collect()
+}
+
+/// Opens the database and searches it; how many images were built and loaded.
+fn reopened(disk: &SimDisk, rng: &mut Rng) -> (u64, u64) {
+    let db = open(disk).unwrap();
+    (0..30).for_each(|_| search(&db, rng));
+    check_all(&db, rng);
+    let memory = db.vector_memory_use();
+    (memory.built, memory.loaded)
+}
+
+#[test]
+fn searches_after_an_opening_read_the_saved_image_and_build_none() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(1));
+    saved(&disk, &mut rng).close().unwrap();
+    assert_eq!(reopened(&disk, &mut rng), (0, 1));
+    // What is written later follows, and so does what is recovered.
+    let db = open(&disk).unwrap();
+    let new: Vec<_> = (0..40).map(|id| document(DOCUMENTS + id, &mut rng)).collect();
+    things(&db).insert_many(&new, true).unwrap();
+    things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 20 } })).unwrap();
+    let crashed = disk.crash(Crash::Everything);
+    assert_eq!(reopened(&crashed, &mut rng), (0, 1));
+    db.close().unwrap();
+    assert_eq!(reopened(&disk, &mut rng), (0, 1));
+}
+
+#[test]
+fn an_image_that_is_missing_damaged_or_of_another_state_is_built_anew() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(2));
+    saved(&disk, &mut rng).close().unwrap();
+    let [file] = &*files(&disk) else { panic!("one file") };
+    let bytes = disk.contents(file).unwrap();
+    let before = disk.crash(Crash::Everything);
+    for at in (0..128).step_by(3).chain((128..bytes.len()).step_by(bytes.len() / 20)) {
+        let copy = disk.crash(Crash::Everything);
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << rng.below(8);
+        copy.overwrite(file, damaged);
+        assert_eq!(reopened(&copy, &mut rng), (1, 0), "{at}");
+    }
+    let copy = disk.crash(Crash::Everything);
+    copy.remove(file).unwrap();
+    assert_eq!(reopened(&copy, &mut rng), (1, 0));
+    // A later image of the same index, and one of another database.
+    let db = open(&disk).unwrap();
+    (0..30).for_each(|_| search(&db, &mut rng));
+    things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 5 } })).unwrap();
+    (0..30).for_each(|_| search(&db, &mut rng));
+    db.close().unwrap();
+    let other = SimDisk::new();
+    saved(&other, &mut rng).close().unwrap();
+    for foreign in [disk.contents(file).unwrap(), other.contents(file).unwrap()] {
+        assert!(foreign != bytes);
+        let copy = before.crash(Crash::Everything);
+        copy.overwrite(file, foreign);
+        assert_eq!(reopened(&copy, &mut rng), (1, 0));
+    }
+    // Histories that part after the image: each follows its own.
+    let copy = before.crash(Crash::Everything);
+    let db = open(&copy).unwrap();
+    things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$gte": 700 } })).unwrap();
+    db.close().unwrap();
+    assert_eq!(reopened(&copy, &mut rng), (0, 1));
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_saving_leaves_an_image_of_its_state_or_none() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(3));
+    let db = saved(&disk, &mut rng);
+    things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 30 } })).unwrap();
+    (0..30).for_each(|_| search(&db, &mut rng));
+    let before = disk.boundaries();
+    db.checkpoint().unwrap();
+    let steps = disk.boundaries() - before;
+    for step in 0..=steps {
+        let (disk, mut rng) = (SimDisk::new(), Rng::new(3));
+        let db = saved(&disk, &mut rng);
+        things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 30 } })).unwrap();
+        (0..30).for_each(|_| search(&db, &mut rng));
+        disk.cut_at(disk.boundaries() + step);
+        let _ = db.checkpoint();
+        for crash in [Crash::Everything, Crash::Nothing] {
+            let (built, loaded) = reopened(&disk.crash(crash), &mut rng);
+            assert_eq!(built + loaded, 1, "{step}");
+        }
+    }
+}
+
+#[test]
+fn a_dropped_index_leaves_no_file_and_a_backup_has_none() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(4));
+    let db = saved(&disk, &mut rng);
+    assert_eq!(files(&disk).len(), 1);
+    db.store().backup_to("/data/copy", |_| {}).unwrap();
+    assert!(!disk.exists(Path::new("/data/copy/derived")).unwrap());
+    let copy = Database::open_with("/data/copy", options(&disk)).unwrap();
+    (0..30).for_each(|_| search(&copy, &mut rng));
+    check_all(&copy, &mut rng);
+    assert_eq!((copy.vector_memory_use().built, copy.vector_memory_use().loaded), (1, 0));
+    db.check().unwrap();
+    db.drop_collection("shop.things").unwrap();
+    assert!(files(&disk).is_empty());
+}
+
+#[test]
+fn a_full_disk_is_no_error_of_a_search_or_of_a_checkpoint() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(5));
+    let db = saved(&disk, &mut rng);
+    things(&db).delete(DeleteRequest::many(rawdoc! { "_id": 7 })).unwrap();
+    search(&db, &mut rng);
+    db.store().checkpoint().unwrap();
+    disk.set_room(Some(disk.used()));
+    db.checkpoint().unwrap();
+    check_all(&db, &mut rng);
+    assert!(files(&disk).iter().all(|file| !file.to_string_lossy().ends_with(".new")));
+    disk.set_room(None);
+    db.close().unwrap();
+    assert_eq!(reopened(&disk, &mut rng).0, 0);
+}
