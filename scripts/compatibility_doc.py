@@ -160,6 +160,7 @@ OPTIONS = {
     "createUser": [USER],
     "currentOp": [("current_op.rs", "run")],
     "dataSize": [("data_size.rs", "run")],
+    "dbHash": [("db_hash.rs", "run")],
     "dbStats": [("db_stats.rs", "run")],
     "delete": [WRITE],
     "delete.deletes": [("delete.rs", "parse")],
@@ -201,6 +202,7 @@ OPTIONS = {
     "rolesInfo": [("roles.rs", "info")],
     "saslContinue": [("sasl.rs", "proceed")],
     "saslStart": [("sasl.rs", "begin")],
+    "setFeatureCompatibilityVersion": [("feature_version.rs", "run")],
     "shutdown": [("shutdown.rs", "run")],
     "update": [WRITE],
     "update.updates": [("update.rs", "parse")],
@@ -225,7 +227,7 @@ NOT_OF = {
 # What else reads arguments: parts that the rows of their commands describe, and commands that are read a second time.
 OTHER_READERS = {
     ("apply_ops.rs", "read"), ("create.rs", "check_id_index"), ("current_op.rs", "documents"),
-    ("list_collections.rs", "batch_size"), ("own_sources.rs", "sessions"), ("own_sources.rs", "collection_stats"),
+    ("list_collections.rs", "batch_size"), ("plan_cache.rs", "documents"), ("own_sources.rs", "sessions"), ("own_sources.rs", "collection_stats"),
     ("profile.rs", "answer"), ("profile.rs", "create"), ("search_indexes.rs", "specification"), ("stable_api.rs", "check"), ("writes.rs", "each_statement"),
     ("search_indexes.rs", "drop"), ("sessions.rs", "kill_by_pattern"), ("sessions.rs", "add_user"),
 }
@@ -274,6 +276,7 @@ def stage_options():
     found.update(("$changeStream", name) for name in arms(f"{COLLECTIONS}/changes/watch.rs", "options", "name"))
     found.update(("$collStats", name) for name in arms(f"{commands}/own_sources.rs", "collection_stats", "arg.name"))
     found.update(("$currentOp", name) for name in arms(f"{commands}/current_op.rs", "documents", "arg.name"))
+    found.update(("$planCacheStats", name) for name in arms(f"{commands}/plan_cache.rs", "documents", "arg.name"))
     found.update(("$listSessions", name) for name in arms(f"{commands}/own_sources.rs", "sessions", "arg.name"))
     return found
 
@@ -307,7 +310,7 @@ PARTS = {
     ("indexes", "options"): lambda: arms(f"{MONGO}/commands/create_indexes.rs", "parse", "arg.name"),
 }
 # Names that are parsed to be refused with a message of their own.
-REFUSED_BY_NAME = {"$where", "$text", "$accumulator", "$function"}
+REFUSED_BY_NAME = {"$where", "$text", "$accumulator", "$function", "$queryStats"}
 
 
 # The rows.

@@ -24,6 +24,7 @@ use crate::parameters::Parameters;
 use crate::shutdown::ShutdownHandle;
 use crate::threads::Threads;
 use crate::web::Web;
+use crate::write_lock::WriteLock;
 
 /// Shared by every connection of a server.
 pub(crate) struct Context {
@@ -60,6 +61,8 @@ pub(crate) struct Context {
     pub(crate) threads: Arc<Threads>,
     /// Running backups.
     pub(crate) backups: Backups,
+    /// Locks writes out.
+    pub(crate) write_lock: Arc<WriteLock>,
     /// Stops the server.
     pub(crate) shutdown: ShutdownHandle,
     /// When the server began.
@@ -99,6 +102,7 @@ impl Context {
             metrics,
             threads: Arc::new(Threads::new(limits.lingering_connections())),
             backups: Backups::default(),
+            write_lock: Arc::default(),
             shutdown: ShutdownHandle::new(),
             operations: Arc::new(Operations::new(limits.slow)),
             compressors: Compressors::ALL,
@@ -152,6 +156,11 @@ impl Context {
         self.budget.available_permits() < self.limits.inflight_bytes / 2
     }
 
+    /// Bytes of the budget that writes may hold while they are locked out: others need some meanwhile.
+    pub(crate) fn locked_out_bytes(&self) -> usize {
+        self.limits.inflight_bytes / 4
+    }
+
     /// Waits until everything that has been written is on disk.
     pub(crate) fn flush(&self) -> Result<(), QueryError> {
         Ok(self.database.store().flush()?)
@@ -173,6 +182,13 @@ pub(crate) struct Reserved {
     context: Arc<Context>,
     permits: u32,
     _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Reserved {
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.permits as usize
+    }
 }
 
 impl Drop for Reserved {

@@ -22,6 +22,7 @@
 //! | `stream` | plain connections, and those through TLS |
 //! | `stall` | how long a peer may take to send or to read |
 //! | `shutdown` | the shutdown signal |
+//! | `write_lock` | the lock of `fsync`, which writes wait for |
 //! | `importers` | key/value databases of other programs, read (feature `importers`) |
 //! | `logs` | where log lines go |
 
@@ -56,3 +57,4 @@ mod stream;
 mod threads;
 pub mod tls;
 mod web;
+mod write_lock;

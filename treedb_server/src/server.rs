@@ -207,7 +207,12 @@ impl Server {
             tokio::spawn(log_index_builds(Arc::clone(&context))),
         ];
         let reload = tls.clone().map(|tls| tokio::spawn(tls.reload()));
-        tokio::join!(mongo, native, admin);
+        // Writes that are locked out are executed before the server stops: their clients wait for an answer.
+        let unlock = async {
+            shutdown.subscribe().requested().await;
+            context.write_lock.stop();
+        };
+        tokio::join!(mongo, native, admin, unlock);
         background.iter().chain(&reload).for_each(tokio::task::JoinHandle::abort);
         tokio::task::spawn_blocking(move || {
             // Cursors hold snapshots of the database that is about to be closed.
@@ -244,7 +249,10 @@ async fn reap(context: Arc<Context>) {
         // Closing a cursor ends a snapshot, which may have pages to free.
         let reaped = tokio::task::spawn_blocking(move || {
             // Commits trim the change log too; without commits, old changes must still be removed.
-            if let Err(error) = context.database.trim_changes() {
+            let writing = context.write_lock.try_enter(false);
+            if writing.is_some()
+                && let Err(error) = context.database.trim_changes()
+            {
                 tracing::warn!(%error, "old changes could not be removed");
             }
             context.cursors.reap(idle)
@@ -269,7 +277,10 @@ async fn reap_sessions(context: Arc<Context>) {
         }
         // Ending a transaction ends a snapshot, which may have pages to free.
         let reaped = tokio::task::spawn_blocking(move || {
-            if forget_sessions && let Err(error) = context.sessions.forget(&context.database) {
+            let writing = if forget_sessions { context.write_lock.try_enter(false) } else { None };
+            if writing.is_some()
+                && let Err(error) = context.sessions.forget(&context.database)
+            {
                 tracing::warn!(error = error.message, "old records of sessions could not be deleted");
             }
             context.sessions.expire(context.parameters.transaction_life(), &context.cursors)

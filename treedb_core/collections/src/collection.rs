@@ -24,6 +24,7 @@ use crate::changes::AsOfOverlay;
 use crate::database::Database;
 use crate::maintenance::check::{self, CollectionCheck};
 use crate::maintenance::index_build::{self, IndexBuild, IndexesCreated};
+use crate::maintenance::index_rebuild;
 use crate::maintenance::recall::{Recall, recall};
 use crate::maintenance::stats::{self, CollectionStats};
 use crate::read::cursor::Cursor;
@@ -541,6 +542,16 @@ impl Collection {
     /// Drops the indexes of these names, all or none. Returns the number of indexes before.
     pub fn drop_indexes(&self, names: &[String]) -> Result<usize> {
         index_build::drop_indexes(&self.db, &self.namespace, names)
+    }
+
+    /// Builds the indexes anew but those of vectors, and returns how many they are: what a damaged index holds is replaced by what the
+    /// documents say. Each is used until the one that replaces it is ready; reads and writes go on meanwhile.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`; `BackgroundOperationInProgressForNamespace` while an index is built; `DuplicateKey` if documents contradict a
+    /// unique index, which then stays as it was.
+    pub fn rebuild_indexes(&self) -> Result<usize> {
+        index_rebuild::rebuild_all(&self.db, &self.namespace)
     }
 
     /// The indexes, as MongoDB lists them: `{ v: 2, key: { year: 1 }, name: "year_1" }`. `None` if the collection

@@ -95,6 +95,8 @@ const MONITOR: ActionSet = ActionSet::of(&[
     ListSessions,
     Netstat,
     OperationMetrics,
+    QueryStatsRead,
+    QueryStatsReadTransformed,
     ReplSetGetConfig,
     ReplSetGetStatus,
     ServerStatus,
@@ -126,6 +128,7 @@ const MANAGE_CLUSTER: ActionSet = ActionSet::of(&[
     ReplSetGetConfig,
     ReplSetGetStatus,
     SetDefaultRwConcern,
+    SetFeatureCompatibilityVersion,
 ]);
 
 const BACKUP: ActionSet =

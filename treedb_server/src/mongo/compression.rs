@@ -16,6 +16,7 @@ use std::str::FromStr;
 use bson::{RawArrayBuf, RawDocument};
 
 use super::error::CommandError;
+use super::op_msg::name_of;
 use super::wire::{HEADER_BYTES, Header, Message, OP_COMPRESSED};
 use crate::config::{FREE_BYTES, MAX_MESSAGE_BYTES};
 
@@ -265,9 +266,8 @@ pub(crate) fn deflate(reply: Vec<u8>, compressor: Compressor) -> Vec<u8> {
 /// Whether the reply to a command may be compressed: not where secrets are exchanged, whose length would say something about them, nor
 /// where it is agreed how to compress.
 pub(crate) fn may_compress(command: &RawDocument) -> bool {
-    let name = command.iter().next().and_then(|field| field.ok()).map_or("", |(name, _)| name.as_str());
     !matches!(
-        name,
+        name_of(command),
         "hello"
             | "isMaster"
             | "ismaster"

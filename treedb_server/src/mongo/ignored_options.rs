@@ -44,7 +44,6 @@ pub(crate) static IGNORED_OPTIONS: &[IgnoredOption] = &[
     row("`find`", "oplogReplay", "MongoDB ignores it too"),
     row("`find`", "readOnce", "it is about MongoDB's cache"),
     row("`fsync`", "async", "the reply always waits for the checkpoint"),
-    row("`fsync`", "fsyncLockAcquisitionTimeoutMillis", "`lock` is refused"),
     row("`hello`", "*", "metadata of the driver, which `currentOp` shows"),
     row("`isMaster`", "*", "as for `hello`"),
     row("`readConcern`", "afterClusterTime", "every read sees all writes acknowledged before it"),

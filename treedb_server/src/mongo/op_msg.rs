@@ -126,6 +126,13 @@ impl OpMsg {
     }
 }
 
+/// The name of a command, which is that of its first field; empty if there is none. Its value is not looked at.
+pub(crate) fn name_of(command: &RawDocument) -> &str {
+    // After the length of the document and the type of the field.
+    let name = command.as_bytes().get(5..).unwrap_or_default().split(|byte| *byte == 0).next();
+    name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default()
+}
+
 fn empty() -> &'static RawDocument {
     static EMPTY: std::sync::LazyLock<bson::RawDocumentBuf> =
         std::sync::LazyLock::new(bson::RawDocumentBuf::default);
@@ -346,6 +353,13 @@ pub(crate) mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_command_has_the_name_of_its_first_field() {
+        assert_eq!(name_of(&rawdoc! { "find": "c", "filter": {} }), "find");
+        assert_eq!(name_of(&rawdoc! { "": 1 }), "");
+        assert_eq!(name_of(&rawdoc! {}), "");
     }
 
     #[test]

@@ -38,7 +38,7 @@ codes! {
     HostUnreachable = 6,
     /// Of failpoints.
     HostNotFound = 7,
-    /// Of failpoints.
+    /// The lock of `fsync` cannot be taken in time.
     LockTimeout = 24,
     /// The server is no member of a replica set.
     NoReplicationEnabled = 76,
@@ -64,6 +64,8 @@ codes! {
     FailPointSetFailed = 193,
     /// A binary of the subtype of UUIDs that has another length.
     InvalidUUID = 207,
+    /// Something that is not set up.
+    QueryFeatureNotAllowed = 224,
     /// Of failpoints.
     ExceededTimeLimit = 262,
     /// Of failpoints.
@@ -116,16 +118,26 @@ codes! {
     Location50741 = 50_741,
     /// A transaction number where there can be none.
     Location50768 = 50_768,
+    /// The collection whose plans are asked for does not exist.
+    Location50933 = 50_933,
     /// A value is out of its range.
     Location51024 = 51_024,
     /// A command about the concerns of a replica set, which the server is not.
     Location51300 = 51_300,
     /// The collection of an entry of `applyOps` has another UUID than the entry says.
     Location3318200 = 3_318_200,
+    /// A stage of sharded clusters.
+    Location4503200 = 4_503_200,
     /// Options of an interface without its version.
     Location4886600 = 4_886_600,
+    /// A `featureCompatibilityVersion` that there is not.
+    Location4926900 = 4_926_900,
+    /// One that the server cannot be set to.
+    Location5147403 = 5_147_403,
     /// `dropDatabase` among other entries.
     Location6275900 = 6_275_900,
+    /// A `featureCompatibilityVersion` without `confirm`.
+    Location7369100 = 7_369_100,
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use treedb_query::query::interrupt::{Entered, Interrupt};
 
 use super::args::{Arg, number};
 use super::commands::Request;
+use super::connection::Session;
 use super::cursors::Deadline;
 use super::error::CommandError;
 use super::sessions::ClientSession;
@@ -36,27 +37,13 @@ impl<'r> Running<'r> {
     /// # Errors
     /// Those of a `maxTimeMS` that is none.
     pub(crate) fn begin(request: &'r Request<'r>) -> Result<Running<'r>, CommandError> {
-        let name = request.command.name;
         let interrupt = Arc::new(Interrupt::new(time_limit(request)?).holding(request.message.reserved()));
         let (operations, slots) = (&request.context.operations, &request.session.operation);
-        let (opid, began) = (operations.next(), Instant::now());
         let (namespace, counted) = namespace(request);
         let usage = counted.then(|| slots.usage(&namespace, operations));
-        let mut command = slots.buffer();
-        show(request.body(), &mut command);
-        let (kind, own) = (Kind::of(name), Arc::clone(&interrupt));
-        let (lock, session) = (lock(request), ClientSession::of(&request.fields));
-        let before = slots.replace(Info {
-            opid,
-            kind,
-            lock,
-            name,
-            namespace,
-            began,
-            session,
-            interrupt: own,
-            command,
-        });
+        let info = info(request, namespace, &interrupt, false);
+        let (opid, began, lock) = (info.opid, info.began, info.lock);
+        let before = slots.replace(info);
         let entered = Some(Arc::clone(&interrupt).enter());
         Ok(Running { request, opid, began, lock, usage, before, interrupt, entered })
     }
@@ -132,17 +119,76 @@ impl Drop for Running<'_> {
     }
 }
 
+/// A command that waits until it can begin, for others to see.
+pub(crate) struct Waiting<'r> {
+    session: &'r Session,
+    opid: i32,
+    before: Option<Info>,
+    interrupt: Arc<Interrupt>,
+}
+
+impl<'r> Waiting<'r> {
+    /// Lists `request`, until the result is dropped.
+    ///
+    /// # Errors
+    /// Those of a `maxTimeMS` that is none.
+    pub(crate) fn begin(request: &Request<'r>) -> Result<Waiting<'r>, CommandError> {
+        let interrupt = Arc::new(Interrupt::new(time_limit(request)?).holding(request.message.reserved()));
+        let info = info(request, namespace(request).0, &interrupt, true);
+        let (session, opid) = (request.session, info.opid);
+        let before = session.operation.replace(info);
+        Ok(Waiting { session, opid, before, interrupt })
+    }
+
+    /// Whether it may go on waiting.
+    ///
+    /// # Errors
+    /// `Interrupted`, `MaxTimeMSExpired`.
+    pub(crate) fn check(&self) -> Result<(), CommandError> {
+        Ok(self.interrupt.check()?)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.session.operation.end(self.opid, self.before.take());
+    }
+}
+
+/// What others see of a command.
+fn info(request: &Request<'_>, namespace: String, interrupt: &Arc<Interrupt>, waits_for_lock: bool) -> Info {
+    let mut command = request.session.operation.buffer();
+    show(request.body(), &mut command);
+    Info {
+        opid: request.context.operations.next(),
+        kind: Kind::of(request.command.name),
+        lock: lock(request),
+        name: request.command.name,
+        namespace,
+        began: Instant::now(),
+        session: ClientSession::of(&request.fields),
+        interrupt: Arc::clone(interrupt),
+        command,
+        waits_for_lock,
+    }
+}
+
+/// Whether the last stage of an `aggregate` writes.
+pub(crate) fn writes_its_result(command: &RawDocument) -> bool {
+    // Of a field that is repeated the last counts, as where the command reads it.
+    let pipeline =
+        command.iter().filter_map(Result::ok).filter(|(name, _)| name.as_str() == "pipeline").last();
+    let last = pipeline.and_then(|(_, stages)| stages.as_array()?.into_iter().last());
+    let last = last.and_then(Result::ok).and_then(|stage| stage.as_document()?.iter().next()?.ok());
+    last.is_some_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge"))
+}
+
 /// What a command does with its collection.
 fn lock(request: &Request<'_>) -> Access {
-    let writes = || {
-        let last = request.body().get_array("pipeline").ok().and_then(|stages| stages.into_iter().last());
-        let last = last.and_then(Result::ok).and_then(|stage| stage.as_document()?.iter().next()?.ok());
-        last.is_some_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge"))
-    };
     match request.command.name {
-        "find" | "getMore" | "count" | "distinct" | "explain" | "collStats" | "dataSize" | "listIndexes"
-        | "validate" => Access::Reads,
-        "aggregate" if !writes() => Access::Reads,
+        "find" | "getMore" | "count" | "distinct" | "explain" | "collStats" | "dataSize" | "dbHash"
+        | "listIndexes" | "validate" => Access::Reads,
+        "aggregate" if !writes_its_result(request.body()) => Access::Reads,
         "aggregate"
         | "bulkWrite"
         | "collMod"
@@ -158,6 +204,7 @@ fn lock(request: &Request<'_>) -> Access {
         | "dropSearchIndex"
         | "findAndModify"
         | "insert"
+        | "reIndex"
         | "renameCollection"
         | "update"
         | "updateSearchIndex" => Access::Writes,
@@ -185,7 +232,8 @@ fn time_limit(request: &Request<'_>) -> Result<Option<Instant>, CommandError> {
     match request.fields.max_time {
         Some(limit) => {
             let limit = Arg::new(request.command.name, "maxTimeMS", limit);
-            Ok(Deadline::after(limit.count()?).instant())
+            let until = Deadline::after(limit.count()?).instant();
+            Ok(until.map(|until| until.checked_sub(request.waited).unwrap_or(until)))
         }
         None => Ok(None),
     }

@@ -12,7 +12,7 @@ use treedb_query::query::ErrorCode;
 
 use super::args::number;
 use super::error::CommandError;
-use super::op_msg::OpMsg;
+use super::op_msg::{OpMsg, name_of};
 use super::protocol_code::ProtocolCode;
 use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::Context;
@@ -20,12 +20,8 @@ use crate::context::Context;
 /// A command that says nothing new is repeated only if it takes at least that long.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-fn name(command: &RawDocument) -> &str {
-    command.iter().next().and_then(|field| field.ok()).map_or("", |(name, _)| name.as_str())
-}
-
 fn is_hello(command: &RawDocument) -> bool {
-    matches!(name(command), "hello" | "isMaster" | "ismaster")
+    matches!(name_of(command), "hello" | "isMaster" | "ismaster")
 }
 
 /// The version of what `hello` says of the server: another process is another version.
@@ -104,7 +100,7 @@ pub(crate) fn may_be_repeated(request: &OpMsg, wait: Option<Duration>) -> bool {
     request.exhaust_allowed
         && !request.more_to_come
         && request.len() <= FREE_BYTES
-        && (name(request.body()) == "getMore" || wait.is_some_and(|wait| wait >= SHORTEST))
+        && (name_of(request.body()) == "getMore" || wait.is_some_and(|wait| wait >= SHORTEST))
 }
 
 /// Whether such a command goes on after this reply, which took so long. A cursor that has nothing and does not wait for more is asked

@@ -309,10 +309,30 @@ impl Reader {
         // Completed tasks are removed, so that the set does not grow.
         while self.working.try_join_next().is_some() {}
         let (context, outbox) = (Arc::clone(&self.context), self.outbox.clone());
+        // A stranger's is refused, and must not wait before that.
+        let writes =
+            work.session.is_trusted() && work.session.is_write(&work.header, work.statement.as_deref());
         self.working.spawn(async move {
+            let held = (work.reserved.bytes(), context.locked_out_bytes());
+            let writing = match writes {
+                true => context.write_lock.enter(false, held).await.map(Some),
+                false => Ok(None),
+            };
+            let writing = match writing {
+                Ok(writing) => writing,
+                Err(error) => {
+                    let _ = outbox.send(work.refuse(&error.into()).reserve(&context).await).await;
+                    return;
+                }
+            };
             let run = {
                 let context = Arc::clone(&context);
-                tokio::task::spawn_blocking(move || work.run(&context, Place::Own))
+                tokio::task::spawn_blocking(move || {
+                    let done = work.run(&context, Place::Own);
+                    // Its answer may have to wait for the client.
+                    drop(writing);
+                    done
+                })
             };
             if let Ok(Ok(done)) = run.await {
                 // Without a writer the connection is closed, and the answer is dropped.
@@ -561,6 +581,14 @@ fn answer(
     place: Place,
     out: &mut Vec<u8>,
 ) -> bool {
+    let _writing = match session.is_write(header, statement) && place == Place::Reader {
+        true => match context.write_lock.try_enter(false) {
+            // It waits elsewhere until writes are no longer locked out.
+            None => return false,
+            writing => writing,
+        },
+        false => None,
+    };
     let (started, before) = (Instant::now(), out.len());
     let done = catch_unwind(AssertUnwindSafe(|| session.answer(header, body, statement, place, out)));
     let done = done.unwrap_or_else(|_| {
@@ -589,6 +617,13 @@ impl PendingRequest {
         // the other could deadlock.
         drop((body, reserved));
         Ok(CompletedRequest { bytes, slot })
+    }
+
+    /// Answers it with an error.
+    fn refuse(self, error: &ErrorFrame) -> CompletedRequest {
+        let mut bytes = Vec::new();
+        encode_error(error, 0, self.header.request, &mut bytes);
+        CompletedRequest { bytes, slot: self.slot }
     }
 }
 

@@ -188,6 +188,19 @@ impl Session {
         }
     }
 
+    /// True for requests that write.
+    pub(crate) fn is_write(&self, header: &Header, statement: Option<&Statement>) -> bool {
+        match header.opcode {
+            opcode::EXECUTE => statement.is_some_and(|statement| {
+                matches!(statement.kind(), Kind::Insert(_) | Kind::Update { .. } | Kind::Delete(_))
+            }),
+            opcode::INSERT | opcode::UPDATE | opcode::DELETE => true,
+            opcode::CREATE_INDEX | opcode::DROP_INDEX | opcode::UPDATE_SEARCH_INDEX => true,
+            opcode::KV_PUT | opcode::KV_DELETE | opcode::KV_BATCH => true,
+            _ => false,
+        }
+    }
+
     /// Remembers how long a request took.
     pub(crate) fn note(&self, header: &Header, statement: Option<&Statement>, took: Duration) {
         match statement {

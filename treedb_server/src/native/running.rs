@@ -128,6 +128,7 @@ impl<'r> Running<'r> {
             session: None,
             interrupt: Arc::clone(&interrupt),
             command: shown,
+            waits_for_lock: false,
         });
         let entered = Some(Arc::clone(&interrupt).enter());
         self.listed = Some(Listed { interrupt, entered });

@@ -67,6 +67,8 @@ pub(crate) struct Info {
     pub(crate) interrupt: Arc<Interrupt>,
     /// The command, or its beginning: see [`show`].
     pub(crate) command: Vec<u8>,
+    /// It has not begun, as writes are locked out.
+    pub(crate) waits_for_lock: bool,
 }
 
 /// The operations that a connection runs.
@@ -210,7 +212,7 @@ fn of_connection(connection: &dyn Connection, active: bool) -> RawDocumentBuf {
 
 fn of_operation(connection: &dyn Connection, info: Info) -> RawDocumentBuf {
     let mut found = of_connection(connection, true);
-    let Info { opid, kind, name, namespace, began, interrupt, command, .. } = info;
+    let Info { opid, kind, name, namespace, began, interrupt, command, waits_for_lock, .. } = info;
     let took = began.elapsed();
     found.append(cstr!("opid"), opid);
     found.append(cstr!("secs_running"), i64::try_from(took.as_secs()).unwrap_or(i64::MAX));
@@ -226,6 +228,7 @@ fn of_operation(connection: &dyn Connection, info: Info) -> RawDocumentBuf {
         found.append(cstr!("planSummary"), plan.to_string());
     }
     found.append(cstr!("numYields"), 0);
+    found.append(cstr!("waitingForLock"), waits_for_lock);
     if interrupt.is_killed() {
         found.append(cstr!("killPending"), true);
     }

@@ -182,6 +182,7 @@ def statistics(db):
     yield {"connPoolStats": 1, "$db": "admin"}, {}
     yield {"currentOp": 1, "$all": True, "secs_running": {"$gt": 1}, "$db": "admin"}, {}
     yield {"dataSize": f"{db}.f", "estimate": True, "$db": db}, {}
+    yield {"dbHash": 1, "collections": ["f"], "$db": db}, {}
     yield {"dbStats": 1, "scale": 1024, "freeStorage": 1, "$db": db}, {}
     for explained in [{"find": "f", "filter": {"a": 1}}, {"aggregate": "f", "pipeline": [{"$group": {"_id": "$a"}}], "cursor": {}},
                       {"update": "f", "updates": [{"q": {"a": 1}, "u": {"$set": {"b": 1}}, "multi": True}]},
@@ -199,6 +200,7 @@ def statistics(db):
     yield {"replSetGetStatus": 1, "$db": "admin"}, {}
     yield {"serverStatus": 1, "metrics": 1, "$db": "admin"}, {}
     yield {"top": 1, "$db": "admin"}, {}
+    yield {"reIndex": "f", "$db": db}, {}
     yield {"validate": "f", "full": True, "$db": db}, {}
     yield {"whatsmyuri": 1, "$db": "admin"}, {}
 
@@ -209,7 +211,10 @@ def administration(db):
     yield {"backupTo": "relative", "$db": "admin"}, {}
     yield {"compact": "f", "force": True, "$db": db}, {}
     yield {"configureFailPoint": "failCommand", "mode": "off", "data": {"failCommands": ["find"], "errorCode": 91, "errorLabels": ["x"]}, "$db": "admin"}, {}
+    # Without `lock`: what is sent after it would wait.
     yield {"fsync": 1, "$db": "admin"}, {}
+    yield {"fsyncUnlock": 1, "$db": "admin"}, {}
+    yield {"setFeatureCompatibilityVersion": "8.0", "confirm": True, "$db": "admin"}, {}
     yield {"killOp": 1, "op": 5, "$db": "admin"}, {}
     yield {"logRotate": "server", "$db": "admin"}, {}
     yield {"planCacheClear": "f", "query": {"a": 1}, "sort": {"b": 1}, "$db": db}, {}

@@ -178,16 +178,19 @@ COMMANDS = [
     ({"connPoolStats": 1, "$db": "admin"}, "M"),
     ({"setParameter": 1, "cursorTimeoutMillis": 600000, "$db": "admin"}, "H"),
     ({"killOp": 1, "op": 1, "$db": "admin"}, "H"),
+    ({"dbHash": 1}, "RD"),
     ({"dbStats": 1}, "RDM"),
     ({"collStats": "orders"}, "RDM"),
     ({"aggregate": "orders", "pipeline": [{"$collStats": {"count": {}, "latencyStats": {}}}], "cursor": {}}, "RDM"),
     ({"aggregate": "orders", "pipeline": [{"$indexStats": {}}], "cursor": {}}, "DM"),
     ({"dataSize": "shop.orders", "$db": "shop"}, "Rr"),
+    ({"reIndex": "orders"}, "D"),
     ({"validate": "orders"}, "D"),
     ({"compact": "orders"}, "D"),
     ({"profile": 0}, "D"),
     ({"backupStatus": 1, "$db": "admin"}, "B"),
     ({"fsync": 1, "$db": "admin"}, "H"),
+    ({"setFeatureCompatibilityVersion": "8.0", "confirm": True, "$db": "admin"}, "C"),
     ({"killAllSessions": [], "$db": "admin"}, "H"),
     ({"killAllSessionsByPattern": [], "$db": "admin"}, "H"),
     ({"bulkWrite": 1, "ops": [{"insert": 0, "document": {}}], "nsInfo": [{"ns": "shop.scratch"}], "$db": "admin"}, "Ww"),
@@ -213,7 +216,7 @@ ELSEWHERE = {
     "test_destructive_commands_need_their_roles": {"backupTo", "dropDatabase"},
     "test_only_who_manages_the_host_stops_the_server": {"shutdown"},
     "test_the_state_of_the_set_is_for_those_who_watch_it": {"replSetGetConfig", "replSetGetStatus"},
-    "test_access_matrix.py": {"configureFailPoint", "getDefaultRWConcern", "updateSearchIndex"},
+    "test_access_matrix.py": {"configureFailPoint", "fsyncUnlock", "getDefaultRWConcern", "updateSearchIndex"},
 }
 
 

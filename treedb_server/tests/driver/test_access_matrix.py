@@ -60,6 +60,7 @@ def in_collection(database, collection):
         (aggregate({"$collStats": {"count": {}}}), needs("collStats")),
         (aggregate({"$indexStats": {}}), needs("indexStats")),
         (aggregate({"$listSearchIndexes": {}}), needs("listSearchIndexes")),
+        (aggregate({"$planCacheStats": {}}), needs("planCacheRead")),
         (aggregate({"$changeStream": {}}), needs("changeStream", "find")),
         # A stage after the last one is an error of the pipeline.
         (aggregate({"$out": "out"}, {"$limit": 1}), all_of(("find", here), ("insert", out), ("remove", out))),
@@ -71,6 +72,11 @@ def in_collection(database, collection):
         ({"explain": {"find": collection}}, needs("find")),
         ({"explain": {"count": collection}}, needs("find")),
         ({"explain": aggregate({"$match": {"a": 1}})}, needs("find")),
+        ({"explain": aggregate({"$out": "out"})}, all_of(("find", here), ("insert", out), ("remove", out))),
+        ({"explain": {**aggregate({"$out": "out"}), "bypassDocumentValidation": True}},
+         all_of(("find", here), ("insert", out), ("remove", out), ("bypassDocumentValidation", out))),
+        ({"explain": {**aggregate({"$merge": "out"}), "bypassDocumentValidation": True}},
+         all_of(("find", here), ("insert", out), ("update", out), ("bypassDocumentValidation", out))),
         ({"explain": {"update": collection, "updates": one}}, needs("update")),
         ({"explain": {"update": collection, "updates": [{**one[0], "upsert": True}]}}, needs("update", "insert")),
         ({"explain": {"update": collection, "updates": one, "bypassDocumentValidation": True}}, needs("update", "bypassDocumentValidation")),
@@ -100,6 +106,7 @@ def in_collection(database, collection):
         ({"planCacheClear": collection}, needs("planCacheWrite")),
         ({"planCacheClearFilters": collection}, needs("planCacheIndexFilter")),
         ({"planCacheListFilters": collection}, needs("planCacheIndexFilter")),
+        ({"reIndex": collection, **PROBE}, needs("reIndex")),
         ({"validate": collection}, needs("validate")),
         ({"compact": collection, **PROBE}, needs("compact")),
         ({"convertToCapped": collection, "size": 1000, **PROBE}, needs("convertToCapped")),
@@ -149,6 +156,7 @@ def in_database(database):
     yield {"listCollections": 1, "cursor": {}}, database, needs("listCollections")
     yield {"listCollections": 1, "nameOnly": True, "authorizedCollections": True}, database, needs()
     yield {"dbStats": 1}, database, needs("dbStats")
+    yield {"dbHash": 1}, database, needs("dbHash")
     yield {"dropDatabase": 1, **PROBE}, database, needs("dropDatabase")
     yield {"profile": -1}, database, lambda can: can("find", profile) or can("enableProfiler", here)
     yield {"profile": 0}, database, needs("enableProfiler")
@@ -200,12 +208,14 @@ def in_admin():
         ({"currentOp": 1, "$ownOps": True},), (first({"$currentOp": {}}),),
         ({"listDatabases": 1, "authorizedDatabases": False}, "listDatabases"),
         ({"currentOp": 1}, "inprog"), (first({"$currentOp": {"allUsers": True}}), "inprog"), (first({"$listLocalSessions": {}}), "listSessions"),
+        (first({"$queryStats": {}}), "queryStatsRead"), (first({"$queryStats": {"transformIdentifiers": {}}}), "queryStatsReadTransformed"),
         ({"getLog": "global"}, "getLog"), ({"getParameter": "*"}, "getParameter"), ({"getCmdLineOpts": 1}, "getCmdLineOpts"),
         ({"getDefaultRWConcern": 1}, "getDefaultRWConcern"), ({"logRotate": 1}, "logRotate"),
         ({"top": 1}, "top"),
         ({"replSetGetStatus": 1}, "replSetGetStatus"), ({"replSetGetConfig": 1}, "replSetGetConfig"),
         ({"setParameter": 1, "cursorTimeoutMillis": 600_000}, "setParameter"), ({"killOp": 1, "op": 2**31 - 1}, "killop"),
-        ({"fsync": 1, **PROBE}, "fsync"), ({"shutdown": 1, **PROBE}, "shutdown"),
+        ({"fsync": 1, **PROBE}, "fsync"), ({"fsyncUnlock": 1}, "unlock"),
+        ({"setFeatureCompatibilityVersion": "8.0", "confirm": True}, "setFeatureCompatibilityVersion"), ({"shutdown": 1, **PROBE}, "shutdown"),
         ({"backupStatus": 1}, "backup"), ({"backupTo": "relative"}, "backup"),
     ]:
         yield command, "admin", all_of(*((action, CLUSTER) for action in actions))

@@ -31,6 +31,42 @@ def test_caches_of_plans_are_cleared_and_filters_listed(db):
     assert code(db.command, {"planCacheClear": "c", "query": 5}) == 14
 
 
+def test_there_are_no_plans_in_a_cache_and_no_statistics_of_queries(client, db):
+    db.c.insert_one({"a": 1})
+    list(db.c.find({"a": 1}))
+
+    def stats(collection, **options):
+        return list(collection.aggregate([{"$planCacheStats": options}, {"$match": {}}]))
+
+    assert stats(db.c) == stats(db.c, allHosts=False) == []
+    assert code(stats, db.c, allHosts=True) == 4503200
+    assert code(stats, db.c, nothing=True) == 9
+    assert code(stats, db.nothing) == 50933
+    assert code(db.c.aggregate, [{"$match": {}}, {"$planCacheStats": {}}]) == 40602
+    assert code(db.c.aggregate, [{"$planCacheStats": 1}]) == 9
+    # As a MongoDB that does not collect them.
+    with pytest.raises(pymongo.errors.OperationFailure, match="not allowed") as refused:
+        client.admin.aggregate([{"$queryStats": {}}])
+    assert (refused.value.code, refused.value.details["codeName"]) == (224, "QueryFeatureNotAllowed")
+    assert code(db.c.aggregate, [{"$queryStats": {}}]) == 73
+
+
+def test_the_version_of_the_features_is_set_to_what_it_is(client):
+    def to(version, **options):
+        return client.admin.command("setFeatureCompatibilityVersion", version, **options)
+
+    shown = client.admin.command("getParameter", 1, featureCompatibilityVersion=1)["featureCompatibilityVersion"]["version"]
+    assert client.server_info()["version"].startswith(shown)
+    assert to(shown, confirm=True)["ok"] == to(shown, confirm=True, writeConcern={"wtimeout": 1000})["ok"] == 1
+    with pytest.raises(pymongo.errors.OperationFailure, match="confirm: true") as refused:
+        to(shown)
+    assert refused.value.code == 7369100
+    assert code(to, "7.0", confirm=True) == 5147403 and code(to, "7.0") == 7369100
+    assert code(to, "4.4", confirm=True) == code(to, "new", confirm=True) == 4926900
+    assert code(to, 8.0, confirm=True) == 14
+    assert client.admin.command("getParameter", 1, featureCompatibilityVersion=1)["featureCompatibilityVersion"]["version"] == shown
+
+
 def test_a_log_is_rotated_by_who_reads_it(client):
     for log in (1, True, "server"):
         assert client.admin.command("logRotate", log, comment="monday")["ok"] == 1

@@ -35,11 +35,11 @@ OPERANDS = """{
 }"""
 
 #: Commands after which the database is as before.
-READS = {"aggregate", "buildInfo", "collStats", "connPoolStats", "connectionStatus", "count", "currentOp", "dataSize", "dbStats",
-         "distinct", "explain", "find", "getCmdLineOpts", "getDefaultRWConcern", "getLog", "getMore", "getParameter", "hello", "hostInfo", "isMaster",
+READS = {"aggregate", "buildInfo", "collStats", "connPoolStats", "dbHash", "connectionStatus", "count", "currentOp", "dataSize", "dbStats",
+         "distinct", "explain", "find", "getCmdLineOpts", "getDefaultRWConcern", "getLog", "fsync", "getMore", "getParameter", "hello", "hostInfo", "isMaster",
          "killCursors", "killOp", "killSessions", "listCollections", "listCommands", "listDatabases", "listIndexes",
          "listSearchIndexes", "logRotate", "logout", "ping", "planCacheClear",
-         "planCacheClearFilters", "planCacheListFilters", "refreshSessions", "rolesInfo", "saslStart", "saslContinue", "serverStatus",
+         "planCacheClearFilters", "planCacheListFilters", "refreshSessions", "rolesInfo", "saslStart", "saslContinue", "serverStatus", "setFeatureCompatibilityVersion",
          "startSession", "top", "usersInfo", "validate", "whatsmyuri"}
 
 
@@ -223,7 +223,7 @@ def answered(tried, each, text):
     assert reply["ok"] == 1, reply
     if "then" in each:
         clean, tried.clean = tried.clean, True
-        reply = tried.command(each["then"], None)
+        reply = tried.command(each["then"], each.get("then_on"))
         tried.clean = tried.clean and clean
     if "then_fails" in each:
         assert code_of(reply) == each["then_fails"], reply

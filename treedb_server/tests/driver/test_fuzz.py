@@ -133,8 +133,8 @@ def test_there_is_a_seed_of_every_command_and_every_opcode(fuzzed):
     assert {opcode for opcode, _, _ in native_requests()} == set(Op) - {Op.HELLO}
 
 
-#: Seeds that a server without authentication refuses: commands that need a logged-in user, an open cursor, or an absolute path.
-REFUSED = {"authenticate": {18}, "backupTo": {2}, "getMore": {43}, "saslContinue": {17, 18}}
+#: Seeds that a server without authentication refuses: commands that need a logged-in user, an open cursor, an absolute path, a lock, or a standalone.
+REFUSED = {"authenticate": {18}, "backupTo": {2}, "fsyncUnlock": {20}, "getMore": {43}, "reIndex": {20}, "saslContinue": {17, 18}}
 
 
 def test_the_seeds_are_right_until_something_is_changed_in_them(fuzzed):

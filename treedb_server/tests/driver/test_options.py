@@ -28,7 +28,6 @@ VALUES = {
     "provenance": "clientSupplied",
     "wtimeout": 1,
     "wtimeoutMS": 1,
-    "fsyncLockAcquisitionTimeoutMillis": 1000,
 }
 
 

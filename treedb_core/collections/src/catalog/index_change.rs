@@ -64,7 +64,7 @@ impl Edit<'_> {
     pub(crate) fn change_index(&mut self, change: &IndexModification) -> Result<IndexDef> {
         let IndexModification { index: choice, hidden, expire_after } = change;
         let meta = Arc::make_mut(&mut self.meta);
-        let index = meta.indexes.iter_mut().find(|index| match choice {
+        let index = meta.indexes.iter().find(|index| match choice {
             IndexChoice::Name(name) => index.def.name() == name,
             IndexChoice::KeyPattern(pattern) => {
                 index.def.as_ordered().is_some_and(|def| same_key_pattern(&def.key_pattern(), pattern))
@@ -81,20 +81,23 @@ impl Edit<'_> {
             expiry(Value::Int64(*seconds))?;
         }
         let name = index.def.name().to_owned();
-        let Some(def) = index.def.as_ordered_mut() else {
+        let Some(def) = index.def.as_ordered() else {
             return Err(QueryError::new(
                 ErrorCode::InvalidOptions,
                 format!("index {name} has no options that can be changed: drop it and create it again"),
             ));
         };
         let old = def.clone();
-        let options = &mut def.options;
-        options.hidden = hidden.unwrap_or(options.hidden);
-        options.expire_after = expire_after.or(options.expire_after);
-        if *def != old {
+        let mut new = old.clone();
+        new.options.hidden = hidden.unwrap_or(old.options.hidden);
+        new.options.expire_after = expire_after.or(old.options.expire_after);
+        if new != old {
             // Parsing the new specification refuses options that are not allowed.
-            index_of(&def.spec())?;
-            let new = def.clone();
+            index_of(&new.spec())?;
+            for def in meta.ordered_named(&name) {
+                def.options.hidden = new.options.hidden;
+                def.options.expire_after = new.options.expire_after;
+            }
             meta.sort_indexes();
             self.catalog.write(self.txn, meta)?;
             let mut changed = bson::doc! { "name": name };

@@ -39,7 +39,7 @@ use treedb_query::doc::Collation;
 use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
-use treedb_query::index::ordered::IndexOptions;
+use treedb_query::index::ordered::{IndexDef, IndexOptions};
 use treedb_query::index::vector::Element;
 use treedb_query::query::definition_of;
 use treedb_storage::{Reads, Table, WriteTxn};
@@ -180,6 +180,14 @@ impl Meta {
     pub(crate) fn vector_tables(&self) -> impl Iterator<Item = u32> {
         let indexes = self.indexes.iter().filter(|index| index.def.as_vector().is_some());
         indexes.map(|index| index.table.id())
+    }
+
+    /// The definitions of the ordered indexes of this name, to be changed: while one is rebuilt, the one that is used and the one that will replace it.
+    pub(crate) fn ordered_named<'m>(&'m mut self, name: &'m str) -> impl Iterator<Item = &'m mut IndexDef> {
+        self.indexes
+            .iter_mut()
+            .filter_map(|index| index.def.as_ordered_mut())
+            .filter(move |def| def.name == name)
     }
 
     /// Sorts the indexes: the one on `_id` first, those being built last. Updates `infos` and clears the plan cache.

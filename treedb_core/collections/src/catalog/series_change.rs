@@ -138,8 +138,10 @@ impl Edit<'_> {
             ));
         }
         meta.set_expiry_option(expire_after);
-        if let Some(def) = found.and_then(|at| meta.indexes.get_mut(at)?.def.as_ordered_mut()) {
-            def.options.expire_after = expire_after;
+        if let Some(name) = found.and_then(|at| Some(meta.indexes.get(at)?.def.name().to_owned())) {
+            for def in meta.ordered_named(&name) {
+                def.options.expire_after = expire_after;
+            }
         }
         meta.sort_indexes();
         self.catalog.write(self.txn, meta)?;

@@ -72,15 +72,18 @@ impl Edit<'_> {
         if let Some(target) = meta.indexes.get_mut(index) {
             target.flags = target.flags.union(flags);
             target.building = next;
-            // A search index that replaces another one of the same name does so in the transaction that makes it ready.
             let (id, def) = (target.id, target.def.clone());
-            // One that was rebuilt for newer collation keys has not been created now.
+            // One that was rebuilt has not been created now.
             let is_new = meta.indexes.iter().all(|other| other.id == id || other.def.name() != def.name());
             if next.is_none() && is_new {
                 self.record_index(Defined::CreateIndexes, &def)?;
             }
-            if let (None, Some(def)) = (next, def.as_vector()) {
-                self.remove_indexes(|other| other.def.name() == def.name && other.id < id)?;
+            // An index that replaces another one does so in the transaction that makes it ready. Where collation keys have another version
+            // there is more to be changed with it.
+            if next.is_none() {
+                self.remove_indexes(|other| {
+                    other.def.name() == def.name() && other.id < id && !other.is_outdated()
+                })?;
             }
         }
         let meta = Arc::make_mut(&mut self.meta);

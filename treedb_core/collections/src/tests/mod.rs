@@ -17,6 +17,7 @@ mod planner;
 mod point_lookup;
 mod projections;
 mod saved_images;
+mod rebuilds;
 mod several_vectors;
 mod special;
 mod top_k;

@@ -88,6 +88,10 @@ const UNSUPPORTED: &[&str] = &[
     "$shardedDataDistribution",
 ];
 
+/// Those among them that are about a server, which replaces them by its documents where they come first.
+const OF_A_SERVER: &[&str] =
+    &["$currentOp", "$listLocalSessions", "$listSessions", "$planCacheStats", "$queryStats"];
+
 impl Pipeline {
     /// Parses an array of stages; `names` are the variables that its expressions may use.
     ///
@@ -133,8 +137,8 @@ fn parse_stages(stages: Value<'_>, parser: &StageParser) -> Result<Vec<PlannedSt
                 format!("{name} is only valid as the first stage in a pipeline"),
             )
         };
-        // As the first stage it is not one of these, but a way to watch.
-        if at > 0 && name == "$changeStream" {
+        // As the first stage they are not among these.
+        if at > 0 && (name == "$changeStream" || OF_A_SERVER.contains(&name.as_str())) {
             return Err(only_first());
         }
         let without_scores =

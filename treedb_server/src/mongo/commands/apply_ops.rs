@@ -20,7 +20,7 @@ use super::request::Request;
 use super::writes::write_concern;
 use super::{Command, Result, lookup};
 use crate::mongo::args::args;
-use crate::mongo::common_fields::CommonFields;
+use crate::mongo::common_fields::{CommonFields, Field};
 use crate::mongo::error::CommandError;
 use crate::mongo::op_msg::OpMsg;
 use crate::mongo::protocol_code::ProtocolCode;
@@ -359,12 +359,14 @@ impl Options<'_> {
 }
 
 impl Statement {
-    /// The statement as a command of the client that has sent `request`.
-    fn request<'s>(&'s self, request: &'s Request<'_>) -> Request<'s> {
+    /// The statement as a command of the client that has sent `request`. Its fields are put into `all_fields`.
+    fn request<'s>(&'s self, request: &'s Request<'_>, all_fields: &'s mut Vec<Field<'s>>) -> Request<'s> {
+        // It has been checked.
+        let fields = CommonFields::read(self.message.body(), all_fields).unwrap_or_default();
         Request {
             message: &self.message,
-            // It has been checked.
-            fields: CommonFields::read(self.message.body()).unwrap_or_default(),
+            fields,
+            all_fields,
             command: self.command,
             database: &self.database,
             scope: CommandScope::Standalone,
@@ -374,12 +376,12 @@ impl Statement {
     }
 
     fn check_rights(&self, request: &Request<'_>) -> Result<()> {
-        self.command.needs.check(&self.request(request))
+        self.command.needs.check(&self.request(request, &mut Vec::new()))
     }
 
     /// Executes it. The first document that it could not write is its error.
     fn execute(&self, request: &Request<'_>) -> Result {
-        let reply = self.request(request).execute()?;
+        let reply = self.request(request, &mut Vec::new()).execute()?;
         if let Some(RawBsonRef::Array(errors)) = reply.get("writeErrors")?
             && let Some(RawBsonRef::Document(error)) = errors.into_iter().next().transpose()?
         {
@@ -460,7 +462,8 @@ impl Step {
             Kind::Definition { name, benign } => {
                 // It is not created by an index.
                 if *name == "createIndexes" {
-                    let statement = self.statement.request(request);
+                    let mut all_fields = Vec::new();
+                    let statement = self.statement.request(request, &mut all_fields);
                     if statement.collection()?.indexes()?.is_none() {
                         return Ok(true);
                     }

@@ -1,19 +1,19 @@
 //! `count`.
 
+use bson::RawDocumentBuf;
 use bson::raw::cstr;
-use bson::{RawDocument, RawDocumentBuf};
 use treedb_collections::FindRequest;
 
 use super::Result;
 use super::find::hint;
 use super::request::Request;
 use super::writes::append_count;
-use crate::mongo::args::args;
+use crate::mongo::args::Arg;
 use crate::mongo::read_concern::ReadAt;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
-    let mut find = parse(request.body())?;
+    let mut find = parse(request.args())?;
     find.as_of = request.at.map(|at| at.moment);
     let found = match collection.namespace().is_oplog() {
         true => {
@@ -28,9 +28,9 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 }
 
 /// Reads the arguments of a `count`.
-pub(super) fn parse(command: &RawDocument) -> Result<FindRequest> {
+pub(super) fn parse<'a>(args: impl Iterator<Item = Result<Arg<'a>>>) -> Result<FindRequest> {
     let mut find = FindRequest::default();
-    for arg in args("count", command).skip(1) {
+    for arg in args {
         let arg = arg?;
         match arg.name {
             "query" => find.filter = arg.some_document()?,

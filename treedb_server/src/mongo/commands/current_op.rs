@@ -1,7 +1,7 @@
 //! `currentOp` and the stage `$currentOp`: what the connections run, and the indexes that are being built, with their progress. Fields
 //! of the command that are no options are a filter.
 
-use bson::raw::CString;
+use bson::raw::{CString, cstr};
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use treedb_query::query::{ErrorCode, Filter};
 
@@ -40,7 +40,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             under_way.push(operation);
         }
     }
-    Ok(rawdoc! { "inprog": under_way })
+    let mut reply = rawdoc! { "inprog": under_way };
+    if request.context.write_lock.is_held() {
+        reply.append(cstr!("fsyncLock"), true);
+        reply.append(cstr!("info"), "use db.fsyncUnlock() to terminate the fsync write/snapshot lock");
+    }
+    Ok(reply)
 }
 
 /// The documents of the stage `$currentOp` with this operand.

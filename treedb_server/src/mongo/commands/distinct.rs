@@ -1,18 +1,18 @@
 //! `distinct`: the distinct values of a field among the documents that match.
 
-use bson::{RawDocument, rawdoc};
+use bson::rawdoc;
 use treedb_collections::FindRequest;
 
 use super::Result;
 use super::find::hint;
 use super::request::Request;
-use crate::mongo::args::args;
+use crate::mongo::args::Arg;
 use crate::mongo::error::CommandError;
 use crate::mongo::read_concern::ReadAt;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
-    let (mut find, path) = parse(request.body())?;
+    let (mut find, path) = parse(request.args())?;
     if let Some(mut open) = request.transaction() {
         let values = open.txn.collection(collection.namespace().as_str())?.distinct(path, &find)?;
         return Ok(rawdoc! { "values": values });
@@ -22,9 +22,9 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 }
 
 /// Reads the arguments of a `distinct`: which documents, and the path of the field.
-pub(super) fn parse(command: &RawDocument) -> Result<(FindRequest, &str)> {
+pub(super) fn parse<'a>(args: impl Iterator<Item = Result<Arg<'a>>>) -> Result<(FindRequest, &'a str)> {
     let (mut find, mut path) = (FindRequest::default(), None);
-    for arg in args("distinct", command).skip(1) {
+    for arg in args {
         let arg = arg?;
         match arg.name {
             "key" => path = Some(arg.str()?),

@@ -72,10 +72,11 @@ pub(super) fn run(request: &Request<'_>) -> Result {
                 .explain_delete(delete::parse(statement, writes::variables("delete", command)?)?, execute)?
         }
         "find" | "count" | "distinct" => {
+            let arguments = args(name, command).skip(1);
             let (find, path) = match name {
-                "find" => (find::parse("find", command)?.request, None),
-                "count" => (count::parse(command)?, None),
-                _ => distinct::parse(command).map(|(find, path)| (find, Some(path)))?,
+                "find" => (find::parse(arguments)?.request, None),
+                "count" => (count::parse(arguments)?, None),
+                _ => distinct::parse(arguments).map(|(find, path)| (find, Some(path)))?,
             };
             match path {
                 Some(path) => collection.explain_distinct(path, &find, execute)?,

@@ -7,7 +7,7 @@ use treedb_query::query::{ErrorCode, Hint};
 
 use super::Result;
 use super::request::Request;
-use crate::mongo::args::{Arg, args, number};
+use crate::mongo::args::{Arg, number};
 use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
 use crate::mongo::read_concern::ReadAt;
@@ -34,7 +34,7 @@ impl Find {
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
-    let mut find = parse("find", request.body())?;
+    let mut find = parse(request.args())?;
     let namespace = collection.namespace().to_string();
     let cursors = &request.context.cursors;
     if find.tailable {
@@ -75,7 +75,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 }
 
 /// Reads the arguments of a `find`.
-pub(super) fn parse(owner: &str, command: &RawDocument) -> Result<Find> {
+pub(super) fn parse<'a>(args: impl Iterator<Item = Result<Arg<'a>>>) -> Result<Find> {
     let mut find = Find {
         request: FindRequest::default(),
         batch: FIRST_BATCH,
@@ -85,7 +85,7 @@ pub(super) fn parse(owner: &str, command: &RawDocument) -> Result<Find> {
         awaits: false,
         until: Deadline::NEVER,
     };
-    for arg in args(owner, command).skip(1) {
+    for arg in args {
         let arg = arg?;
         match arg.name {
             "filter" => find.request.filter = arg.some_document()?,

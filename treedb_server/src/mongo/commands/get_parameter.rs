@@ -7,6 +7,7 @@ use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_query::query::ErrorCode;
 
 use super::Result;
+use super::feature_version::FEATURE_VERSION;
 use super::request::Request;
 use super::set_parameter::duration;
 use crate::logs;
@@ -44,7 +45,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         }),
     },
     fixed("enableTestCommands", |request| request.context.fail_points.is_some().into()),
-    fixed("featureCompatibilityVersion", |_| RawBson::Document(rawdoc! { "version": "8.0" })),
+    fixed("featureCompatibilityVersion", |_| RawBson::Document(rawdoc! { "version": FEATURE_VERSION })),
     Parameter {
         name: "logComponentVerbosity",
         get: |_| RawBson::Document(component_verbosity()),

@@ -17,6 +17,7 @@ mod create;
 mod create_indexes;
 mod current_op;
 mod data_size;
+mod db_hash;
 mod db_stats;
 mod default_concern;
 mod delete;
@@ -25,6 +26,7 @@ mod drop;
 mod drop_database;
 mod drop_indexes;
 mod explain;
+mod feature_version;
 mod find;
 mod find_and_modify;
 mod fsync;
@@ -47,6 +49,7 @@ mod own_sources;
 mod ping;
 mod plan_cache;
 mod profile;
+mod re_index;
 mod rename_collection;
 mod replica_set;
 mod request;
@@ -69,7 +72,7 @@ mod writes;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_collections::Namespace;
@@ -79,17 +82,19 @@ pub(crate) use self::host_info::hostname;
 use self::needs::Needs;
 pub(crate) use self::request::Request;
 pub(crate) use self::writes::write_concern;
-use super::common_fields::CommonFields;
+use super::common_fields::{CommonFields, Field};
 use super::connection::Session;
 use super::error::CommandError;
 use super::op_msg::OpMsg;
 use super::op_query;
 use super::protocol_code::ProtocolCode;
+use super::running;
 use super::sessions::CommandScope;
 use crate::access::EXTERNAL;
 use crate::access::action::Action;
 use crate::context::{Context, Reserved};
 use crate::threads;
+use crate::write_lock::Writing;
 
 type Result<T = RawDocumentBuf> = std::result::Result<T, CommandError>;
 
@@ -107,6 +112,8 @@ pub(crate) struct Command {
     admin: bool,
     /// Never blocks: it runs where its message was read.
     quick: bool,
+    /// Waits while writes are locked out. An `aggregate` does so if it ends in a stage that writes.
+    writes: bool,
     /// How it takes part in transactions.
     transactions: TransactionSupport,
     run: fn(&Request<'_>) -> Result,
@@ -142,6 +149,7 @@ impl Command {
             needs,
             admin: false,
             quick: false,
+            writes: false,
             transactions: TransactionSupport::Never,
             run,
         }
@@ -159,6 +167,15 @@ impl Command {
 
     const fn admin(self) -> Self {
         Command { admin: true, ..self }
+    }
+
+    const fn writes(self) -> Self {
+        Command { writes: true, ..self }
+    }
+
+    /// Whether it waits while writes are locked out.
+    fn is_write(&self, body: &RawDocument) -> bool {
+        self.writes || self.name == "aggregate" && running::writes_its_result(body)
     }
 
     const fn transactions(self, transactions: TransactionSupport) -> Self {
@@ -182,7 +199,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         aggregate::run,
     )
     .transactions(TransactionSupport::Inside),
-    Command::new("applyOps", "Apply entries of an oplog", Needs::Login, apply_ops::run),
+    Command::new("applyOps", "Apply entries of an oplog", Needs::Login, apply_ops::run).writes(),
     Command::new(
         "authenticate",
         "Authenticate by the certificate of the connection",
@@ -206,19 +223,23 @@ pub(crate) static COMMANDS: &[Command] = &[
         bulk_write::run,
     )
     .admin()
-    .transactions(TransactionSupport::Write),
+    .transactions(TransactionSupport::Write)
+    .writes(),
     Command::new(
         "collMod",
         "Change a validator or an index",
         Needs::Arguments(needs::coll_mod),
         coll_mod::run,
-    ),
+    )
+    .writes(),
     Command::new("collStats", "Sizes of a collection", Needs::Collection(Action::CollStats), coll_stats::run)
         .also(&["collstats"]),
     Command::new("commitTransaction", "Commit a transaction", Needs::Login, transactions::run)
         .admin()
-        .transactions(TransactionSupport::Commit),
-    Command::new("compact", "Make the files smaller", Needs::Collection(Action::Compact), compact::run),
+        .transactions(TransactionSupport::Commit)
+        .writes(),
+    Command::new("compact", "Make the files smaller", Needs::Collection(Action::Compact), compact::run)
+        .writes(),
     Command::quick(
         "configureFailPoint",
         "Make commands fail, for tests",
@@ -238,25 +259,29 @@ pub(crate) static COMMANDS: &[Command] = &[
         "Make a collection capped",
         Needs::Collection(Action::ConvertToCapped),
         convert_to_capped::run,
-    ),
+    )
+    .writes(),
     Command::new("count", "Count documents", Needs::Collection(Action::Find), count::run),
     Command::new("create", "Create a collection or view", Needs::Arguments(needs::create), create::run)
-        .transactions(TransactionSupport::Inside),
+        .transactions(TransactionSupport::Inside)
+        .writes(),
     Command::new(
         "createIndexes",
         "Create indexes and wait for them",
         Needs::Collection(Action::CreateIndex),
         create_indexes::run,
     )
-    .transactions(TransactionSupport::Inside),
-    Command::new("createRole", "Create a role", Needs::Login, roles::create),
+    .transactions(TransactionSupport::Inside)
+    .writes(),
+    Command::new("createRole", "Create a role", Needs::Login, roles::create).writes(),
     Command::new(
         "createSearchIndexes",
         "Create indexes of vectors and wait for them",
         Needs::Collection(Action::CreateSearchIndexes),
         search_indexes::create,
-    ),
-    Command::new("createUser", "Create a user", Needs::Nothing, users::create),
+    )
+    .writes(),
+    Command::new("createUser", "Create a user", Needs::Nothing, users::create).writes(),
     Command::new("currentOp", "What is running", Needs::Arguments(needs::current_op), current_op::run)
         .admin(),
     Command::new(
@@ -266,10 +291,13 @@ pub(crate) static COMMANDS: &[Command] = &[
         data_size::run,
     )
     .also(&["datasize"]),
+    Command::new("dbHash", "Sums of the documents", Needs::Database(Action::DbHash), db_hash::run)
+        .also(&["dbhash"]),
     Command::new("dbStats", "Sizes of a database", Needs::Database(Action::DbStats), db_stats::run)
         .also(&["dbstats"]),
     Command::new("delete", "Delete documents", Needs::Collection(Action::Remove), delete::run)
-        .transactions(TransactionSupport::Write),
+        .transactions(TransactionSupport::Write)
+        .writes(),
     Command::new(
         "distinct",
         "The distinct values of a field",
@@ -277,35 +305,40 @@ pub(crate) static COMMANDS: &[Command] = &[
         distinct::run,
     )
     .transactions(TransactionSupport::Inside),
-    Command::new("drop", "Drop a collection", Needs::Collection(Action::DropCollection), drop::run),
+    Command::new("drop", "Drop a collection", Needs::Collection(Action::DropCollection), drop::run).writes(),
     Command::new(
         "dropAllRolesFromDatabase",
         "Drop every role of a database",
         Needs::Database(Action::DropRole),
         roles::drop_all,
-    ),
+    )
+    .writes(),
     Command::new(
         "dropAllUsersFromDatabase",
         "Drop every user of a database",
         Needs::Database(Action::DropUser),
         users::drop_all,
-    ),
+    )
+    .writes(),
     Command::new(
         "dropDatabase",
         "Drop every collection of a database",
         Needs::Database(Action::DropDatabase),
         drop_database::run,
-    ),
+    )
+    .writes(),
     Command::new("dropIndexes", "Drop indexes", Needs::Collection(Action::DropIndex), drop_indexes::run)
-        .also(&["deleteIndexes"]),
-    Command::new("dropRole", "Drop a role", Needs::Database(Action::DropRole), roles::drop),
+        .also(&["deleteIndexes"])
+        .writes(),
+    Command::new("dropRole", "Drop a role", Needs::Database(Action::DropRole), roles::drop).writes(),
     Command::new(
         "dropSearchIndex",
         "Drop an index of vectors",
         Needs::Collection(Action::DropSearchIndex),
         search_indexes::drop,
-    ),
-    Command::new("dropUser", "Drop a user", Needs::Database(Action::DropUser), users::drop),
+    )
+    .writes(),
+    Command::new("dropUser", "Drop a user", Needs::Database(Action::DropUser), users::drop).writes(),
     Command::new("endSessions", "End sessions", Needs::Nothing, sessions::end),
     Command::new("explain", "The plan of a command", Needs::Arguments(needs::explain), explain::run),
     Command::new("find", "Find documents", Needs::Collection(Action::Find), find::run)
@@ -317,8 +350,16 @@ pub(crate) static COMMANDS: &[Command] = &[
         find_and_modify::run,
     )
     .also(&["findandmodify"])
-    .transactions(TransactionSupport::Write),
-    Command::new("fsync", "Write a checkpoint", Needs::Cluster(Action::Fsync), fsync::run).admin(),
+    .transactions(TransactionSupport::Write)
+    .writes(),
+    Command::new(
+        "fsync",
+        "Write a checkpoint, and lock writes out",
+        Needs::Cluster(Action::Fsync),
+        fsync::run,
+    )
+    .admin(),
+    Command::quick("fsyncUnlock", "Let writes go on", Needs::Cluster(Action::Unlock), fsync::unlock).admin(),
     Command::quick(
         "getCmdLineOpts",
         "How the server was started",
@@ -343,13 +384,15 @@ pub(crate) static COMMANDS: &[Command] = &[
         get_parameter::run,
     )
     .admin(),
-    Command::new("grantPrivilegesToRole", "Add privileges to a role", Needs::Login, roles::grant_privileges),
-    Command::new("grantRolesToRole", "Let a role inherit others", Needs::Login, roles::grant_roles),
-    Command::new("grantRolesToUser", "Give a user roles", Needs::Login, users::grant),
+    Command::new("grantPrivilegesToRole", "Add privileges to a role", Needs::Login, roles::grant_privileges)
+        .writes(),
+    Command::new("grantRolesToRole", "Let a role inherit others", Needs::Login, roles::grant_roles).writes(),
+    Command::new("grantRolesToUser", "Give a user roles", Needs::Login, users::grant).writes(),
     Command::quick("hello", "Handshake", Needs::Nothing, hello::run),
     Command::new("hostInfo", "The machine", Needs::Cluster(Action::HostInfo), host_info::run),
     Command::new("insert", "Insert documents", Needs::Arguments(needs::insert), insert::run)
-        .transactions(TransactionSupport::Write),
+        .transactions(TransactionSupport::Write)
+        .writes(),
     Command::quick("isMaster", "Handshake of old clients", Needs::Nothing, hello::run_legacy)
         .also(&["ismaster"]),
     Command::new(
@@ -416,6 +459,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         plan_cache::list_filters,
     ),
     Command::quick("profile", "Keep slow commands", Needs::Arguments(profile::needs), profile::run),
+    Command::new("reIndex", "Build indexes anew", Needs::Collection(Action::ReIndex), re_index::run).writes(),
     Command::quick(
         "refreshSessions",
         "No effect: a session lives as long as it is used",
@@ -428,7 +472,8 @@ pub(crate) static COMMANDS: &[Command] = &[
         Needs::Arguments(needs::rename_collection),
         rename_collection::run,
     )
-    .admin(),
+    .admin()
+    .writes(),
     Command::quick(
         "replSetGetConfig",
         "The configuration of the replica set",
@@ -448,14 +493,16 @@ pub(crate) static COMMANDS: &[Command] = &[
         "Take privileges from a role",
         Needs::Login,
         roles::revoke_privileges,
-    ),
+    )
+    .writes(),
     Command::new(
         "revokeRolesFromRole",
         "Let a role no longer inherit others",
         Needs::Login,
         roles::revoke_roles,
-    ),
-    Command::new("revokeRolesFromUser", "Take roles from a user", Needs::Login, users::revoke),
+    )
+    .writes(),
+    Command::new("revokeRolesFromUser", "Take roles from a user", Needs::Login, users::revoke).writes(),
     Command::new("rolesInfo", "The roles", Needs::Login, roles::info),
     Command::new("saslContinue", "Go on with an authentication", Needs::Nothing, sasl::proceed),
     Command::new("saslStart", "Begin to authenticate", Needs::Nothing, sasl::start),
@@ -465,6 +512,13 @@ pub(crate) static COMMANDS: &[Command] = &[
         Needs::Cluster(Action::ServerStatus),
         server_status::run,
     ),
+    Command::quick(
+        "setFeatureCompatibilityVersion",
+        "No effect: the version is set",
+        Needs::Cluster(Action::SetFeatureCompatibilityVersion),
+        feature_version::run,
+    )
+    .admin(),
     Command::quick(
         "setParameter",
         "Change a parameter of the server",
@@ -476,17 +530,20 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::quick("startSession", "A session id", Needs::Login, sessions::start),
     Command::quick("top", "Use of each collection", Needs::Cluster(Action::Top), top::run).admin(),
     Command::new("update", "Update documents", Needs::Arguments(needs::update), update::run)
-        .transactions(TransactionSupport::Write),
-    Command::new("updateRole", "Change a role", Needs::Login, roles::update),
+        .transactions(TransactionSupport::Write)
+        .writes(),
+    Command::new("updateRole", "Change a role", Needs::Login, roles::update).writes(),
     Command::new(
         "updateSearchIndex",
         "Change the definition of an index of vectors",
         Needs::Collection(Action::UpdateSearchIndex),
         search_indexes::update,
-    ),
-    Command::new("updateUser", "Change a user", Needs::Login, users::update),
+    )
+    .writes(),
+    Command::new("updateUser", "Change a user", Needs::Login, users::update).writes(),
     Command::new("usersInfo", "The users", Needs::Login, users::info),
-    Command::new("validate", "Check a collection", Needs::Collection(Action::Validate), validate::run),
+    Command::new("validate", "Check a collection", Needs::Collection(Action::Validate), validate::run)
+        .writes(),
     Command::quick("whatsmyuri", "The client's address", Needs::Nothing, whatsmyuri::run),
 ];
 
@@ -498,6 +555,9 @@ fn lookup(name: &str) -> Option<&'static Command> {
     BY_NAME.get(name).copied()
 }
 
+/// Fields that drivers' commands mostly have at most.
+const FIELDS: usize = 12;
+
 /// Runs the command in `message` and returns its reply, error or not. `reserved` is held as long as it runs.
 pub(crate) async fn run(
     message: OpMsg,
@@ -506,10 +566,11 @@ pub(crate) async fn run(
     reserved: Option<Reserved>,
 ) -> RawDocumentBuf {
     let started = Instant::now();
-    let (name, done) = match find(&message) {
+    let mut all_fields = Vec::with_capacity(FIELDS);
+    let (name, done) = match find(&message, &mut all_fields) {
         Err(error) => ("unknown", Err(error)),
         Ok((command, database, fields)) => {
-            let _reserved = match reserved {
+            let reserved = match reserved {
                 _ if command.quick => None,
                 // Short requests also wait while the budget is exhausted, since their answers may be long.
                 None if context.is_budget_scarce() => Some(context.reserve(1).await),
@@ -518,24 +579,40 @@ pub(crate) async fn run(
             if !command.quick {
                 threads::may_block().await;
             }
-            let request = Request {
+            let request = |waited| Request {
                 context,
                 session,
                 message: &message,
                 fields,
+                all_fields: &all_fields,
                 command,
                 database,
                 scope: CommandScope::Standalone,
                 at: None,
                 permitted: None,
+                waited,
             };
-            let done = catch_unwind(AssertUnwindSafe(|| request.run())).unwrap_or_else(|_| {
-                tracing::error!(
-                    command = command.name,
-                    "a command panicked: this is a bug, please report it"
-                );
-                Err(CommandError::new(ErrorCode::InternalError, "the server failed on this command"))
-            });
+            let admitted = match command.is_write(message.body()) {
+                true => {
+                    let held = reserved.as_ref().map_or(0, Reserved::bytes);
+                    admit(context, &fields, held, request).await.map(Some)
+                }
+                false => Ok(None),
+            };
+            let done = match admitted {
+                Ok(admitted) => {
+                    let waited = admitted.as_ref().map_or(Duration::ZERO, |(_, waited)| *waited);
+                    let request = request(waited);
+                    catch_unwind(AssertUnwindSafe(|| request.run())).unwrap_or_else(|_| {
+                        tracing::error!(
+                            command = command.name,
+                            "a command panicked: this is a bug, please report it"
+                        );
+                        Err(CommandError::new(ErrorCode::InternalError, "the server failed on this command"))
+                    })
+                }
+                Err(error) => Err(error),
+            };
             (command.name, done)
         }
     };
@@ -562,6 +639,40 @@ pub(crate) async fn run(
     reply
 }
 
+/// How often a command that waits looks whether it was told to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Lets a write begin that holds so many bytes of the budget, unless writes are locked out: then it waits, as others can see, and for no longer
+/// than it may. Returns how long it has waited.
+///
+/// # Errors
+/// `Interrupted`, `MaxTimeMSExpired`, `ExceededMemoryLimit` if what waits holds too much memory; those of what the client may do, which is known before
+/// it waits.
+async fn admit<'r>(
+    context: &Arc<Context>,
+    fields: &CommonFields<'_>,
+    held: usize,
+    request: impl Fn(Duration) -> Request<'r>,
+) -> Result<(Writing, Duration)> {
+    let goes_on = fields.autocommit.is_some() && fields.start_transaction.is_none();
+    if let Some(writing) = context.write_lock.try_enter(goes_on) {
+        return Ok((writing, Duration::ZERO));
+    }
+    let began = Instant::now();
+    let waiting = request(Duration::ZERO).waits()?;
+    let held = (held, context.locked_out_bytes());
+    let mut entered = std::pin::pin!(context.write_lock.enter(goes_on, held));
+    let writing = loop {
+        match tokio::time::timeout(LOOK, entered.as_mut()).await {
+            Ok(writing) => break writing?,
+            Err(_) => waiting.check()?,
+        }
+    };
+    // Since it has waited in the runtime.
+    threads::may_block().await;
+    Ok((writing, began.elapsed()))
+}
+
 /// The commands about users of [`EXTERNAL`], which holds nothing else.
 const OF_EXTERNAL: &[&str] = &[
     "authenticate",
@@ -578,9 +689,12 @@ const OF_EXTERNAL: &[&str] = &[
     "usersInfo",
 ];
 
-/// The command in a message, its database, and the fields that any command may have.
-fn find(message: &OpMsg) -> Result<(&'static Command, &str, CommonFields<'_>)> {
-    let fields = CommonFields::read(message.body())?;
+/// The command in a message, its database, and the fields that any command may have; its first fields are put into `all_fields`.
+fn find<'m>(
+    message: &'m OpMsg,
+    all_fields: &mut Vec<Field<'m>>,
+) -> Result<(&'static Command, &'m str, CommonFields<'m>)> {
+    let fields = CommonFields::read(message.body(), all_fields)?;
     let name = fields.name;
     let database = match fields.database {
         Some(value) => value.as_str().ok_or_else(|| {
@@ -615,7 +729,8 @@ pub(crate) fn handshake(
     context: &Arc<Context>,
     session: &Arc<Session>,
 ) -> Result {
-    let fields = CommonFields::read(command)?;
+    let mut all_fields = Vec::with_capacity(FIELDS);
+    let fields = CommonFields::read(command, &mut all_fields)?;
     let name = fields.name;
     let found = lookup(name).filter(|command| matches!(command.name, "hello" | "isMaster"));
     let found = found.ok_or_else(|| op_query::unsupported(name))?;
@@ -626,11 +741,13 @@ pub(crate) fn handshake(
         session,
         message: &message,
         fields,
+        all_fields: &all_fields,
         command: found,
         database,
         scope,
         at: None,
         permitted: None,
+        waited: Duration::ZERO,
     };
     let mut reply = request.run()?;
     reply.append(bson::raw::cstr!("ok"), 1.0);

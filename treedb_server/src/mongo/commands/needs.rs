@@ -188,7 +188,7 @@ fn define(request: &Request<'_>, action: Action) -> Result<()> {
         let source = Target::Collection(request.database, source);
         request.authorize(Action::Find, source)?;
         for stages in &pipelines {
-            pipeline(request, source, stages, 0)?;
+            pipeline(request, request.body(), source, stages, 0)?;
         }
     }
     Ok(())
@@ -290,7 +290,7 @@ fn pipelines(request: &Request<'_>, command: &RawDocument) -> Result<()> {
             && let Some(stages) = value.as_array()
         {
             any = true;
-            pipeline(request, source, stages, 0)?;
+            pipeline(request, command, source, stages, 0)?;
         }
     }
     // Without a pipeline the command fails, but not before it is known who may say so.
@@ -308,15 +308,22 @@ pub(super) fn get_more(request: &Request<'_>) -> Result<()> {
     permissions.iter().try_for_each(|needed| request.authorize(needed.action, needed.target.target()))
 }
 
-/// What a pipeline does that reads `source`.
-fn pipeline(request: &Request<'_>, source: Target<'_>, stages: &bson::RawArray, depth: usize) -> Result<()> {
-    let reads_source = each_stage(request, source, stages, depth)?;
+/// What a pipeline of `command` does that reads `source`; that is the command that is explained, of an explanation.
+fn pipeline(
+    request: &Request<'_>,
+    command: &RawDocument,
+    source: Target<'_>,
+    stages: &bson::RawArray,
+    depth: usize,
+) -> Result<()> {
+    let reads_source = each_stage(request, command, source, stages, depth)?;
     if reads_source { request.authorize(Action::Find, source) } else { Ok(()) }
 }
 
 /// What the stages of a pipeline do besides reading `source`; whether they read that.
 fn each_stage(
     request: &Request<'_>,
+    command: &RawDocument,
     source: Target<'_>,
     stages: &bson::RawArray,
     depth: usize,
@@ -356,6 +363,18 @@ fn each_stage(
                     reads_source = false;
                     request.authorize(Action::CollStats, source)?;
                 }
+                "$planCacheStats" if at == 0 => {
+                    reads_source = false;
+                    request.authorize(Action::PlanCacheRead, source)?;
+                }
+                "$queryStats" if at == 0 => {
+                    reads_source = false;
+                    let action = match spec.as_document().map(|spec| spec.get("transformIdentifiers")) {
+                        None | Some(Ok(None)) => Action::QueryStatsRead,
+                        Some(_) => Action::QueryStatsReadTransformed,
+                    };
+                    request.authorize(action, Target::Cluster)?;
+                }
                 "$indexStats" if at == 0 => {
                     reads_source = false;
                     request.authorize(Action::IndexStats, source)?;
@@ -367,12 +386,12 @@ fn each_stage(
                 "$facet" => {
                     for branch in spec.as_document().into_iter().flatten() {
                         if let Some(stages) = branch?.1.as_array() {
-                            pipeline(request, source, stages, depth + 1)?;
+                            pipeline(request, command, source, stages, depth + 1)?;
                         }
                     }
                 }
-                "$lookup" | "$graphLookup" | "$unionWith" => joined(request, spec, depth)?,
-                "$out" | "$merge" => written(request, name.as_str(), spec, depth)?,
+                "$lookup" | "$graphLookup" | "$unionWith" => joined(request, command, spec, depth)?,
+                "$out" | "$merge" => written(request, command, name.as_str(), spec, depth)?,
                 _ => {}
             }
         }
@@ -381,7 +400,7 @@ fn each_stage(
 }
 
 /// A stage that reads another collection, of the same database.
-fn joined(request: &Request<'_>, spec: RawBsonRef<'_>, depth: usize) -> Result<()> {
+fn joined(request: &Request<'_>, command: &RawDocument, spec: RawBsonRef<'_>, depth: usize) -> Result<()> {
     let database = request.database;
     if let Some(collection) = spec.as_str() {
         return request.authorize(Action::Find, Target::Collection(database, collection));
@@ -402,14 +421,20 @@ fn joined(request: &Request<'_>, spec: RawBsonRef<'_>, depth: usize) -> Result<(
         if name.as_str() == "pipeline"
             && let Some(stages) = value.as_array()
         {
-            pipeline(request, source, stages, depth + 1)?;
+            pipeline(request, command, source, stages, depth + 1)?;
         }
     }
     Ok(())
 }
 
 /// A stage that writes a collection, maybe of another database.
-fn written(request: &Request<'_>, stage: &str, spec: RawBsonRef<'_>, depth: usize) -> Result<()> {
+fn written(
+    request: &Request<'_>,
+    command: &RawDocument,
+    stage: &str,
+    spec: RawBsonRef<'_>,
+    depth: usize,
+) -> Result<()> {
     let actions: &[Action] = match stage {
         // It replaces what there is.
         "$out" => &[Action::Insert, Action::Remove],
@@ -442,7 +467,7 @@ fn written(request: &Request<'_>, stage: &str, spec: RawBsonRef<'_>, depth: usiz
             for action in actions {
                 request.authorize(*action, Target::Collection(database, collection))?;
             }
-            bypass(request, request.body(), Target::Collection(database, collection))?;
+            bypass(request, command, Target::Collection(database, collection))?;
         }
         Ok(())
     };
@@ -454,7 +479,7 @@ fn written(request: &Request<'_>, stage: &str, spec: RawBsonRef<'_>, depth: usiz
                     into(value)?;
                 } else if let Some(stages) = value.as_array() {
                     // `whenMatched`: stages on a document that is there already.
-                    each_stage(request, Target::Database(request.database), stages, depth + 1)?;
+                    each_stage(request, command, Target::Database(request.database), stages, depth + 1)?;
                 }
             }
             Ok(())

@@ -1,5 +1,5 @@
-//! Stages whose documents are the server's own: `$currentOp`, `$listLocalSessions`, `$listSessions`, and `$collStats` with
-//! `latencyStats` or of the oplog. The pipeline gets a `$documents` in their place.
+//! Stages whose documents are the server's own: `$currentOp`, `$listLocalSessions`, `$listSessions`, `$planCacheStats`, and `$collStats` with
+//! `latencyStats` or of the oplog; and `$queryStats`, of which there are none. The pipeline gets a `$documents` in their place.
 
 use bson::raw::cstr;
 use bson::{DateTime, RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -7,9 +7,10 @@ use treedb_collections::CollectionStats;
 use treedb_query::query::ErrorCode;
 
 use super::request::Request;
-use super::{Result, current_op, hostname};
+use super::{Result, current_op, hostname, plan_cache};
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
+use crate::mongo::protocol_code::ProtocolCode;
 
 /// The pipeline with the documents of its first stage, if that is one of the server's own.
 pub(super) fn replaced(request: &Request<'_>, pipeline: &RawArray) -> Result<Option<RawArrayBuf>> {
@@ -24,6 +25,8 @@ pub(super) fn replaced(request: &Request<'_>, pipeline: &RawArray) -> Result<Opt
     let documents = match name.as_str() {
         "$currentOp" => current_op::documents(request, operand()?)?,
         "$listLocalSessions" | "$listSessions" => sessions(request, name.as_str(), operand()?)?,
+        "$planCacheStats" => plan_cache::documents(request, operand()?)?,
+        "$queryStats" => return Err(no_query_stats(request)),
         "$collStats" if operand()?.get("latencyStats")?.is_some() || request.is_about_the_oplog() => {
             vec![collection(request, operand()?)?]
         }
@@ -37,6 +40,21 @@ pub(super) fn replaced(request: &Request<'_>, pipeline: &RawArray) -> Result<Opt
         replaced.push(stage?);
     }
     Ok(Some(replaced))
+}
+
+/// Why there are no statistics of queries by their shapes: none are collected, as in a MongoDB that is not set up to.
+fn no_query_stats(request: &Request<'_>) -> CommandError {
+    if request.database != "admin" || request.fields.subject.is_some_and(|subject| subject.as_str().is_some())
+    {
+        return CommandError::new(
+            ErrorCode::InvalidNamespace,
+            "$queryStats must be run against the 'admin' database with {aggregate: 1}",
+        );
+    }
+    CommandError::new(
+        ProtocolCode::QueryFeatureNotAllowed,
+        "$queryStats is not allowed: the server collects no statistics of queries",
+    )
 }
 
 /// The sessions that have begun a transaction or sent a retryable write.

@@ -225,18 +225,18 @@ fn answer(request: &Request<'_>, name: &str) -> Result {
             }
         }
         "count" => {
-            let counted = super::count::parse(request.body())?;
+            let counted = super::count::parse(request.args())?;
             push_find(&mut stages, &counted);
             collation = counted.collation;
             stages.push(rawdoc! { "$count": "n" });
         }
         "distinct" => {
-            let (found, key) = distinct::parse(request.body())?;
+            let (found, key) = distinct::parse(request.args())?;
             push_find(&mut stages, &found);
             (collation, path) = (found.collation, Some(key));
         }
         _ => {
-            let parsed = find::parse("find", request.body())?;
+            let parsed = find::parse(request.args())?;
             push_find(&mut stages, &parsed.request);
             (batch, single) = parsed.batch();
             (collation, variables) = (parsed.request.collation, parsed.request.variables);

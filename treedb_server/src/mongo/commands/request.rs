@@ -3,6 +3,7 @@
 use std::cell::{RefCell, RefMut};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use treedb_collections::{Collection, CollectionInfo, Namespace};
@@ -16,14 +17,14 @@ use crate::access::identity::UserId;
 use crate::access::resource::Target;
 use crate::context::Context;
 use crate::mongo::args::{Arg, args, type_name};
-use crate::mongo::common_fields::CommonFields;
+use crate::mongo::common_fields::{CommonFields, Field, KEPT};
 use crate::mongo::connection::Session;
 use crate::mongo::cursors::{Opener, Permission};
 use crate::mongo::error::CommandError;
 use crate::mongo::op_msg::OpMsg;
 use crate::mongo::protocol_code::ProtocolCode;
 use crate::mongo::read_concern::{ReadAt, read_at};
-use crate::mongo::running::Running;
+use crate::mongo::running::{Running, Waiting};
 use crate::mongo::sessions::{ClientSession, CommandScope, OpenTransaction, TransactionNumber};
 
 /// A running command.
@@ -33,6 +34,8 @@ pub(crate) struct Request<'a> {
     pub(crate) message: &'a OpMsg,
     /// Those that any command may have.
     pub(crate) fields: CommonFields<'a>,
+    /// Its first [`KEPT`] ones, in their order.
+    pub(crate) all_fields: &'a [Field<'a>],
     pub(crate) command: &'static Command,
     pub(crate) database: &'a str,
     pub(crate) scope: CommandScope<'a>,
@@ -40,6 +43,8 @@ pub(crate) struct Request<'a> {
     pub(crate) at: Option<ReadAt>,
     /// Where what it is permitted is noted, while that is found out.
     pub(crate) permitted: Option<&'a RefCell<HashSet<Permission>>>,
+    /// How long it waited until it could begin, which its time limit counts.
+    pub(crate) waited: Duration,
 }
 
 /// Cursors belong to the user of the connection, and need further on what the command did.
@@ -68,6 +73,12 @@ impl<'a> Request<'a> {
         let done = self.run_or_fail();
         running.finish(&done);
         done
+    }
+
+    /// Lists it among the operations while it waits until it can begin, if the client may run it.
+    pub(super) fn waits(&self) -> Result<Waiting<'a>> {
+        self.command.needs.check(self)?;
+        Waiting::begin(self)
     }
 
     /// Runs it, unless a fail point says otherwise.
@@ -244,7 +255,10 @@ impl<'a> Request<'a> {
 
     /// The arguments: every field but the first, which is the command's name.
     pub(crate) fn args(&self) -> impl Iterator<Item = Result<Arg<'a>>> {
-        args(self.command.name, self.message.body()).skip(1)
+        let (owner, kept) = (self.command.name, self.all_fields);
+        let rest = (kept.len() == KEPT).then(|| args(owner, self.body()).skip(KEPT));
+        let kept = kept.iter().skip(1).map(move |(name, value)| Ok(Arg::new(owner, name, *value)));
+        kept.chain(rest.into_iter().flatten())
     }
 
     /// Refuses every option but those that any command accepts: for commands without options of their own.
@@ -294,7 +308,8 @@ impl<'a> Request<'a> {
     /// Those of a section have only had their outer length checked.
     pub(crate) fn documents(&self, name: &str) -> Result<Vec<&'a RawDocument>> {
         if let Some(documents) = self.message.sequence(name) {
-            if self.body().get(name)?.is_some() {
+            let is_kept = self.all_fields.iter().any(|(found, _)| *found == name);
+            if is_kept || self.all_fields.len() == KEPT && self.body().get(name)?.is_some() {
                 return Err(CommandError::new(
                     ProtocolCode::Location40433,
                     format!(

@@ -408,7 +408,7 @@ mod tests {
     #[test]
     fn a_session_is_meant_by_its_id_or_its_user_and_not_by_the_id_of_another_users() {
         let body = rawdoc! { "ping": 1, "lsid": lsid(7) };
-        let session = ClientSession::of(&CommonFields::read(&body).unwrap()).unwrap();
+        let session = ClientSession::of(&CommonFields::read(&body, &mut Vec::new()).unwrap()).unwrap();
         let mut one = Which::default();
         (0..100).for_each(|byte| one.add(id(byte, Some(&ANN))));
         let mut own = Which::default();

@@ -177,7 +177,7 @@ mod tests {
         let id = || Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
         let lsid = || rawdoc! { "id": id() };
         let kind = |body: &bson::RawDocument| {
-            TransactionNumber::read(&CommonFields::read(body)?, || None)
+            TransactionNumber::read(&CommonFields::read(body, &mut Vec::new())?, || None)
                 .map(|read| read.map(|read| read.kind))
         };
         assert_eq!(kind(&rawdoc! { "find": "c", "lsid": lsid() }).unwrap(), None);

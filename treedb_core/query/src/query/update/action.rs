@@ -3,7 +3,7 @@
 use bson::{Bson, DateTime, Document, Timestamp};
 
 use super::number::{Arithmetic, Bitwise};
-use super::path::Path;
+use super::path::{Path, Removals};
 use super::pull::Pull;
 use super::push::{Push, add_to_set};
 use super::{compare_values, described, type_name};
@@ -37,12 +37,13 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// Applies the action to the field at `path`, which has no positional parts. `inserting` is true for an
-    /// upsert's new document.
+    /// Applies the action to the field at `path`, which has no positional parts. Fields to be removed are added to `removals`. `inserting`
+    /// is true for an upsert's new document.
     pub(super) fn apply(
         &self,
         path: &Path,
         document: &mut Document,
+        removals: &mut Removals,
         inserting: bool,
         collation: &Collation,
     ) -> Result<()> {
@@ -51,7 +52,7 @@ impl Action {
             Action::SetOnInsert(value) if inserting => path.set(document, value.clone()),
             Action::SetOnInsert(_) | Action::Renamed => Ok(()),
             Action::Unset => {
-                path.unset(document);
+                path.unset(document, removals);
                 Ok(())
             }
             Action::Arithmetic(arithmetic, operand) => {
@@ -81,7 +82,7 @@ impl Action {
                 let seconds = u32::try_from(DateTime::now().timestamp_millis() / 1000).unwrap_or(u32::MAX);
                 path.set(document, Bson::Timestamp(Timestamp { time: seconds, increment: 1 }))
             }
-            Action::RenameFrom(source) => rename(source, path, document),
+            Action::RenameFrom(source) => rename(source, path, document, removals),
             Action::Push(push) => edit_array(path, document, "$push", |array| push.apply(array, collation)),
             Action::AddToSet(values) => {
                 edit_array(path, document, "$addToSet", |array| add_to_set(array, values, collation))
@@ -162,7 +163,7 @@ fn array_at<'d>(
     Ok(path.get_mut(document).and_then(Bson::as_array_mut))
 }
 
-fn rename(source: &Path, destination: &Path, document: &mut Document) -> Result<()> {
+fn rename(source: &Path, destination: &Path, document: &mut Document, removals: &mut Removals) -> Result<()> {
     for (what, path) in [("source", source), ("destination", destination)] {
         if let Some(name) = path.first_array(document) {
             return Err(QueryError::bad_value(format!(
@@ -173,6 +174,6 @@ fn rename(source: &Path, destination: &Path, document: &mut Document) -> Result<
     }
     let Some(value) = source.get(document).cloned() else { return Ok(()) };
     destination.set(document, value)?;
-    source.unset(document);
+    source.unset(document, removals);
     Ok(())
 }

@@ -40,7 +40,7 @@ use crate::query::expr::Variables;
 use crate::query::filter::Filter;
 
 use action::Action;
-use path::Path;
+use path::{Path, Removals};
 use pipeline::Pipeline;
 use positional::ArrayFilters;
 
@@ -287,6 +287,7 @@ impl Update {
         inserting: bool,
     ) -> Result<Document> {
         let id = document.get("_id").cloned();
+        let mut removals = Removals::default();
         if fields.iter().any(|field| field.path.is_positional()) {
             let mut targets: Vec<(Cow<'_, Path>, &Action)> = Vec::new();
             for field in fields {
@@ -304,13 +305,15 @@ impl Update {
                 }
             }
             for (path, action) in targets {
-                action.apply(&path, &mut document, inserting, &self.collation)?;
+                action.apply(&path, &mut document, &mut removals, inserting, &self.collation)?;
             }
         } else {
             for field in fields {
-                field.action.apply(&field.path, &mut document, inserting, &self.collation)?;
+                let (path, action) = (&field.path, &field.action);
+                action.apply(path, &mut document, &mut removals, inserting, &self.collation)?;
             }
         }
+        removals.apply(&mut document);
         check_id(id.as_ref(), &document, fields)?;
         Ok(document)
     }

@@ -2,6 +2,7 @@
 //! stands for several paths; `positional` expands it into paths without these.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use bson::{Bson, Document};
@@ -197,26 +198,14 @@ impl Path {
         )
     }
 
-    /// Removes the field; an array element becomes null, so that the others keep their positions.
-    pub(super) fn unset(&self, document: &mut Document) {
+    /// Removes the field, as one of `removals`; an array element becomes null, so that the others keep their positions.
+    pub(super) fn unset(&self, document: &mut Document, removals: &mut Removals) {
         let Some((last, parents)) = self.0.split_last() else { return };
-        let Some((first, parents)) = parents.split_first() else {
-            document.remove(last);
-            return;
-        };
-        let mut slot = document.get_mut(first);
-        for part in parents {
-            slot = match slot {
-                Some(Bson::Document(document)) => document.get_mut(part),
-                Some(Bson::Array(array)) => position(part).and_then(|at| array.get_mut(at)),
-                _ => return,
-            };
-        }
-        match slot {
-            Some(Bson::Document(document)) => {
-                document.remove(last);
+        match holder(parents, document) {
+            Some(Holder::Document(document)) if document.contains_key(last) => {
+                removals.0.entry(parents.to_vec()).or_default().insert(last.clone());
             }
-            Some(Bson::Array(array)) => {
+            Some(Holder::Array(array)) => {
                 if let Some(element) = position(last).and_then(|at| array.get_mut(at)) {
                     *element = Bson::Null;
                 }
@@ -224,6 +213,49 @@ impl Path {
             _ => {}
         }
     }
+}
+
+/// The fields that an update removes, by the path of the document that has them. To remove one moves those after it, so that all of a document are
+/// removed at once, when nothing else is left to be done: no other action of an update is about them.
+#[derive(Debug, Default)]
+pub(super) struct Removals(BTreeMap<Vec<String>, HashSet<String>>);
+
+impl Removals {
+    /// Removes them.
+    pub(super) fn apply(self, document: &mut Document) {
+        for (parents, names) in self.0 {
+            let Some(Holder::Document(document)) = holder(&parents, document) else { continue };
+            if let Some(only) = names.iter().next().filter(|_| names.len() == 1) {
+                document.remove(only);
+                continue;
+            }
+            let before = std::mem::take(document);
+            document.extend(before.into_iter().filter(|(name, _)| !names.contains(name)));
+        }
+    }
+}
+
+/// What has a field.
+enum Holder<'d> {
+    Document(&'d mut Document),
+    Array(&'d mut Vec<Bson>),
+}
+
+/// The document or array at the path of these parts.
+fn holder<'d>(parts: &[String], document: &'d mut Document) -> Option<Holder<'d>> {
+    let mut found = Holder::Document(document);
+    for part in parts {
+        let value = match found {
+            Holder::Document(document) => document.get_mut(part)?,
+            Holder::Array(array) => array.get_mut(position(part)?)?,
+        };
+        found = match value {
+            Bson::Document(document) => Holder::Document(document),
+            Bson::Array(array) => Holder::Array(array),
+            _ => return None,
+        };
+    }
+    Some(found)
 }
 
 /// True for `$`, `$[]` and `$[id]`.

@@ -502,3 +502,69 @@ fn a_pipeline_computes_the_new_document_from_the_old_one() {
     let new = upsert.upsert(&Filter::parse(&raw(doc! { "a": 1 })).unwrap()).unwrap();
     assert_eq!(Document::try_from(&*new).unwrap(), doc! { "a": 1, "b": 2 });
 }
+
+#[test]
+fn many_fields_are_removed_wherever_they_are_and_the_others_keep_their_order() {
+    let (mut old, mut expected) = (doc! { "_id": 1 }, doc! { "_id": 1 });
+    let (mut unset, mut set, mut rename) = (Document::new(), Document::new(), Document::new());
+    for at in 0..60 {
+        let name = format!("f{at:02}");
+        old.insert(
+            &name,
+            doc! { "a": at, "b": [at, { "x": 1, "y": 2, "z": 3 }], "c": { "d": 1, "e": 2, "f": at } },
+        );
+        match at % 4 {
+            0 => {
+                unset.insert(&name, "");
+                unset.insert(format!("missing.{name}"), "");
+            }
+            1 => {
+                for path in ["b.0", "b.1.x", "b.1.z", "b.7", "c.d", "c.e", "c.nothing", "a.nothing"] {
+                    unset.insert(format!("{name}.{path}"), "");
+                }
+                set.insert(format!("{name}.c.new"), at);
+                let rest = doc! { "a": at, "b": [Bson::Null, { "y": 2 }], "c": { "f": at, "new": at } };
+                expected.insert(&name, rest);
+            }
+            2 => {
+                rename.insert(&name, format!("renamed{at:02}"));
+            }
+            _ => {
+                expected.insert(&name, old.get(&name).unwrap().clone());
+            }
+        }
+    }
+    for (name, to) in &rename {
+        expected.insert(to.as_str().unwrap(), old.get(name).unwrap().clone());
+    }
+    let update = doc! { "$unset": unset, "$set": set, "$rename": rename };
+    assert_eq!(applied(old.clone(), update), expected);
+    assert_eq!(apply(old, doc! { "$unset": { "nothing": "", "a.b": "", "_id.x": "" } }).unwrap(), None);
+}
+
+#[test]
+fn the_time_of_removing_fields_grows_with_their_number_and_not_with_its_square() {
+    let time = |fields: i32| {
+        let name = |at: i32| format!("field{at:06}");
+        let old = raw((0..fields).map(|at| (name(at), Bson::Int32(at))).collect());
+        let unset: Document = (0..fields / 2).map(|at| (name(at * 2), Bson::from(""))).collect();
+        let set: Document = (0..fields / 2).map(|at| (name(at * 2 + 1), Bson::Int32(-at))).collect();
+        let update = parse(doc! { "$set": set, "$unset": unset }).unwrap();
+        move || {
+            let begun = std::time::Instant::now();
+            let new = update.apply(&old, &Filter::all()).unwrap().unwrap();
+            assert_eq!(new.iter().count(), fields as usize / 2);
+            begun.elapsed()
+        }
+    };
+    let (few, many) = (time(4_000), time(16_000));
+    let (mut least_few, mut least_many) = (few(), many());
+    // Four times as many take sixteen times as long if each removal moves the fields after it. Others may use the processor meanwhile.
+    for round in 0..30 {
+        (least_few, least_many) = (least_few.min(few()), least_many.min(many()));
+        if round > 4 && least_many < least_few * 9 {
+            return;
+        }
+    }
+    panic!("4,000 fields: {least_few:?}, 16,000: {least_many:?}");
+}
