@@ -7,7 +7,9 @@ use std::sync::Arc;
 use bson::Document;
 
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::{CheckReport, Durability, Options, ReadTxn, Reads, Stats, Store, WriteTxn};
+use treedb_storage::{
+    CheckReport, Durability, Error as StoreError, Options, ReadTxn, Reads, Stats, Store, WriteTxn,
+};
 
 use crate::Collection;
 use crate::catalog::Catalog;
@@ -98,16 +100,13 @@ impl Database {
     pub fn open_with(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         let cache_bytes = options.cache_bytes;
         let store = Store::open_with(dir, options)?;
-        let opened = store.snapshot()?.txn();
         let mut txn = store.begin_write()?;
         let catalog = Catalog::open(&mut txn)?;
         if let Some(bytes) = cache_bytes {
             catalog.images().set_limit(bytes);
         }
-        if let Some(files) = store.derived_files() {
-            catalog.images().keep_in(files, &txn, opened);
-        }
         txn.commit()?;
+        catalog.images().keep_in_files(&store);
         let database = Database {
             inner: Arc::new(Inner {
                 ttl_monitor: TtlMonitor::default(),
@@ -132,8 +131,8 @@ impl Database {
     /// Sets how many bytes the images of vector indexes may take: graphs in memory that answer vector searches about ten times as
     /// fast as the tables of the indexes do. They are built by the first searches, follow every write, and are dropped where they take
     /// more, or for those of other indexes if no search has used them for some seconds. With 0 there are none. By default a quarter of the
-    /// memory that this process may use, at least 1 GiB, or [`Options::cache_bytes`] if that is set. [`Self::checkpoint`] and [`Self::close`] save
-    /// them in files, unless the database is encrypted or in memory.
+    /// memory that this process may use, at least 1 GiB, or [`Options::cache_bytes`] if that is set. [`Self::close`] saves
+    /// them in files, unless the database is encrypted or in memory: see [`Self::save_vector_images`].
     ///
     /// The graphs of indexes that are being built may take what they leave, together: rows that do not fit are added one by one to the
     /// index's table, which is slower. Some 20 MB beyond it hold what is being read and linked.
@@ -290,23 +289,41 @@ impl Database {
         Ok(names)
     }
 
-    /// Writes all changes to the page file, durably, and truncates the log. Then saves the images of vector indexes as they are in it
-    /// ([`Self::set_vector_memory`]), but for small ones and those that are saved already: the first searches after the next opening begin
-    /// with them. That an image cannot be saved is logged, and no error.
+    /// Writes all changes to the page file, durably, and truncates the log. If there is no room for that, it removes the
+    /// [saved images](Self::save_vector_images) of vector indexes, and tries again.
     pub fn checkpoint(&self) -> Result<()> {
-        self.inner.store.checkpoint()?;
-        self.save_images()
+        let Inner { catalog, store, .. } = &*self.inner;
+        match store.checkpoint() {
+            Err(StoreError::DiskFull { .. }) if catalog.images().remove_files() => Ok(store.checkpoint()?),
+            made => Ok(made?),
+        }
     }
 
-    /// Saves the images of vector indexes, after a checkpoint.
-    fn save_images(&self) -> Result<()> {
+    /// Saves the images of vector indexes ([`Self::set_vector_memory`]) in files of the directory `derived`, as they are in a checkpoint that this makes: after the next opening the
+    /// first searches read them, and what was changed since, instead of building them. [`Self::close`] does the same. A file is about as large as the image; it is removed with the index, and
+    /// anyone may remove it. Images that one search would build, those that the last searches left incomplete or out of date after many writes, and those that are saved already are left out.
+    ///
+    /// # Errors
+    /// Those of the checkpoint; of the disk. If it is full, or would not have as much room left as a file takes, there are no saved images any more.
+    pub fn save_vector_images(&self) -> Result<()> {
         let Inner { catalog, store, .. } = &*self.inner;
-        if catalog.images().has_any_to_save() {
-            for meta in self.all_metas(&store.begin_read()?)? {
-                catalog.images().save(store, &meta);
+        if !catalog.images().has_any_to_save() {
+            return Ok(());
+        }
+        self.checkpoint()?;
+        let metas = self.all_metas(&store.begin_read()?)?;
+        let (mut any, mut result) = (false, Ok(()));
+        for meta in metas {
+            match catalog.images().save(store, &meta) {
+                Ok(saved) => any |= saved,
+                Err(error) => result = Err(error),
             }
         }
-        Ok(())
+        // From here on they count.
+        if any {
+            self.checkpoint()?;
+        }
+        result
     }
 
     /// Verifies the whole database: every page reachable once, order and checksums, every document valid, every index
@@ -398,12 +415,13 @@ impl Database {
         self.inner.store.stats()
     }
 
-    /// Makes a [checkpoint](Self::checkpoint), saves images of vector indexes, and closes. Other handles and open cursors keep the files open until they
+    /// [Saves images of vector indexes](Self::save_vector_images), which are not needed, so that they cannot be saved is only logged; makes a
+    /// [checkpoint](Self::checkpoint), and closes. Other handles and open cursors keep the files open until they
     /// are dropped. Dropping the last handle closes too, but saves no images.
     pub fn close(self) -> Result<()> {
         self.inner.ttl_monitor.stop_if_last(&|| Arc::strong_count(&self.inner));
-        if self.inner.catalog.images().has_any_to_save() {
-            self.checkpoint()?;
+        if let Err(error) = self.save_vector_images().and_then(|()| self.checkpoint()) {
+            tracing::warn!(%error, "before closing");
         }
         match Arc::try_unwrap(self.inner) {
             Ok(inner) => Ok(inner.store.close()?),

@@ -41,6 +41,10 @@ pub trait Disk: Send + Sync + 'static {
     fn is_lasting(&self) -> bool {
         true
     }
+    /// Bytes that files in `dir` may still grow by, if that is known.
+    fn free_bytes(&self, _dir: &Path) -> Option<u64> {
+        None
+    }
     /// Opens `path` for reading and writing; creates it, empty, when `create` is set and it does not exist.
     fn open(&self, path: &Path, create: bool) -> Result<Arc<dyn DiskFile>>;
     /// True if the file exists.

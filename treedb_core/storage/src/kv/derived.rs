@@ -85,6 +85,22 @@ impl DerivedFiles {
         if self.disk.exists(&self.dir)? { self.disk.list(&self.dir) } else { Ok(Vec::new()) }
     }
 
+    /// The name that a file gets when it is complete.
+    pub fn completed_name(name: &str) -> &str {
+        name.strip_suffix(UNFINISHED).unwrap_or(name)
+    }
+
+    /// `DiskFull` if it is known that files cannot grow by so many bytes.
+    ///
+    /// # Errors
+    /// That one.
+    pub fn expect_room(&self, bytes: u64) -> Result<()> {
+        match self.disk.free_bytes(&self.store) {
+            Some(free) if free < bytes => Err(Error::DiskFull { path: self.dir.clone() }),
+            _ => Ok(()),
+        }
+    }
+
     /// Removes a file, if it is there.
     ///
     /// # Errors
@@ -95,7 +111,7 @@ impl DerivedFiles {
     }
 
     /// Writes a file in place of the one of that name: what `write` writes. It is durable when this returns; after an error the one
-    /// before is there, or none.
+    /// before is there, or none. Two threads must not write the same one at the same time.
     ///
     /// # Errors
     /// `DiskFull` and `Io` from the system; those of `write`, as `Io`.

@@ -21,7 +21,7 @@ use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
 use treedb_query::query::interrupt;
 use treedb_storage::disk::memory_limit;
-use treedb_storage::{DerivedFiles, Reads, Store, Table, TableVersion};
+use treedb_storage::{Reads, Store, Table, TableVersion};
 use treedb_vector::memory::{MemoryGraph, Records};
 
 use super::follow::{Follower, Progress, STEP_ELEMENTS};
@@ -168,7 +168,7 @@ pub(crate) struct Images {
     reserved: AtomicU64,
     slots: Mutex<Slots>,
     /// Images of a database that keeps them in files.
-    saved: OnceLock<SavedImages>,
+    saved: OnceLock<Option<SavedImages>>,
     /// How many images were built from tables, and how many were read from files.
     built: AtomicU64,
     loaded: AtomicU64,
@@ -302,7 +302,7 @@ struct State {
     /// What the follower has read of a state that no image has yet.
     unfinished: Option<Contents>,
     /// A saved image that is being read: there is nothing else then.
-    loading: Option<Loading>,
+    loading: Option<Box<Loading>>,
     /// The version that could not be read: some row that its image needs, but few searches, is damaged.
     unreadable: Option<TableVersion>,
     /// There was an image of all of the index, which the follower brings up to date: it does not build the first one.
@@ -342,7 +342,7 @@ impl State {
         let images = self.recent.iter().map(|image| &image.contents).chain(&self.unfinished);
         let beside =
             images.clone().zip(images.clone().skip(1)).map(|(older, newer)| older.bytes_beside(newer));
-        let own = self.follower.bytes() + self.loading.as_ref().map_or(0, Loading::bytes);
+        let own = self.follower.bytes() + self.loading.as_ref().map_or(0, |loading| loading.bytes());
         own + beside.sum::<u64>() + images.last().map_or(0, Contents::bytes)
     }
 
@@ -468,34 +468,54 @@ impl Images {
             slots.dropped.insert(*table);
         }
         drop(slots);
-        if let Some(saved) = self.saved.get() {
+        if let Some(saved) = self.saved() {
             tables.into_iter().for_each(|table| saved.remove(table));
         }
     }
 
-    /// Lets images be kept in files, and those that there are be used. `reads` sees the database as it is when it has been opened, at
-    /// transaction `opened`.
-    pub(crate) fn keep_in(&self, files: DerivedFiles, reads: &impl Reads, opened: u64) {
-        self.saved.get_or_init(|| SavedImages::open(reads, files, opened));
+    /// Lets images be kept in files of the store, which was just opened, and those that there are be used.
+    pub(crate) fn keep_in_files(&self, store: &Store) {
+        self.saved.get_or_init(|| SavedImages::open(store));
+    }
+
+    /// Removes the files of images, because there is no room for them. False if there was none.
+    pub(crate) fn remove_files(&self) -> bool {
+        self.saved().is_some_and(SavedImages::remove_all)
+    }
+
+    fn saved(&self) -> Option<&SavedImages> {
+        self.saved.get()?.as_ref()
     }
 
     /// Whether there is an image that could be saved.
     pub(crate) fn has_any_to_save(&self) -> bool {
-        self.saved.get().is_some() && lock(&self.slots).by_table.values().any(|known| known.slot.has_image())
+        self.saved().is_some() && lock(&self.slots).by_table.values().any(|known| known.slot.has_image())
     }
 
     /// Saves the images of a collection's indexes that are not as they are in their files, after a checkpoint. What was changed since the
-    /// checkpoint, and what is not worth it, is left out. The files are not needed, so that they cannot be written is only logged.
-    pub(crate) fn save(&self, store: &Store, meta: &Meta) {
-        let Some(saved) = self.saved.get() else { return };
+    /// checkpoint, and what is not worth it, is left out. Returns whether any was saved.
+    ///
+    /// # Errors
+    /// Those of the last one that could not be saved; each is logged.
+    pub(crate) fn save(&self, store: &Store, meta: &Meta) -> Result<bool> {
+        let Some(saved) = self.saved() else { return Ok(false) };
+        let mut done = Ok(false);
         for index in meta.indexes.iter().filter(|index| index.building.is_none()) {
             let Some(def) = index.def.as_vector() else { continue };
             let has_image =
                 lock(&self.slots).by_table.get(&index.table.id()).is_some_and(|known| known.slot.has_image());
-            if has_image && let Err(error) = self.save_one(saved, store, meta, (&index.table, def)) {
-                tracing::warn!(namespace = %meta.namespace, index = def.name, %error, "a vector index's image is not saved");
+            if !has_image {
+                continue;
+            }
+            match self.save_one(saved, store, meta, (&index.table, def)) {
+                Ok(saved) => done = done.map(|before| before || saved),
+                Err(error) => {
+                    tracing::warn!(namespace = %meta.namespace, index = def.name, %error, "a vector index's image is not saved");
+                    done = Err(error);
+                }
             }
         }
+        done
     }
 
     fn save_one(
@@ -504,25 +524,26 @@ impl Images {
         store: &Store,
         meta: &Meta,
         (table, def): (&Table, &VectorDef),
-    ) -> Result<()> {
+    ) -> Result<bool> {
+        let _one = lock(&saved.saving);
         // In this order: the snapshot has all that the checkpoint has.
         let checkpoint = store.stats().checkpoint;
         let reads = store.begin_read()?;
         let view = View { reads: &reads, meta };
-        let Some(version) = view.reads.version(table)? else { return Ok(()) };
+        let Some(version) = view.reads.version(table)? else { return Ok(false) };
         let elements = (view.reads.len(table)? / 2).saturating_mul(def.dimensions as u64);
         let is_saved = saved.saved(table).is_some_and(|since| since >= version.changed());
         // What one search builds is not worth a file.
         if is_saved || version.changed() > checkpoint || elements <= STEP_ELEMENTS as u64 {
-            return Ok(());
+            return Ok(false);
         }
-        let Some(image) = self.follow(def, &view, table, version)? else { return Ok(()) };
+        let Some(image) = self.follow(def, &view, table, version)? else { return Ok(false) };
         saved.write(store, (table, def), checkpoint, &image.contents)?;
         // It may have been dropped meanwhile.
         if lock(&self.slots).dropped.contains(&table.id()) {
             saved.remove(table.id());
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The slot of an index; `None` if the index was dropped.
@@ -603,7 +624,7 @@ impl Images {
         }
         state.outgrown = None;
         let outgrown = (!state.is_built).then_some(size);
-        if needed <= room && self.load(&mut state, def, view, table)? {
+        if needed <= room && self.load(&mut state, def, view, (table, now))? {
             slot.bytes.store(state.bytes(), Ordering::Relaxed);
             return Ok(None);
         }
@@ -630,6 +651,10 @@ impl Images {
             // A search in the table fails only if it needs what is damaged, and with the same error then.
             Err(_) => {
                 *state = State { unreadable: Some(version), ..State::default() };
+                // If it began with a file, that may be why.
+                if let Some(saved) = self.saved() {
+                    saved.forget(table);
+                }
                 slot.bytes.store(0, Ordering::Relaxed);
                 return Ok(None);
             }
@@ -648,6 +673,7 @@ impl Images {
         slot.bytes.store(state.bytes(), Ordering::Relaxed);
         Ok(image)
     }
+
     /// Reads more of the saved image of an index, if there is one, and nothing else of the index yet. True if the search has to do without: it
     /// is not complete, or of a later transaction than the search's.
     fn load(
@@ -655,18 +681,23 @@ impl Images {
         state: &mut State,
         def: &VectorDef,
         view: &View<'_, impl Reads>,
-        table: &Table,
+        (table, now): (&Table, u64),
     ) -> Result<bool> {
-        let Some(saved) = self.saved.get() else { return Ok(false) };
+        let Some(saved) = self.saved() else { return Ok(false) };
         if state.is_built || state.unfinished.is_some() {
             return Ok(false);
+        }
+        // The image would have what this search does not see.
+        if state.loading.is_none() && saved.saved(table).is_some_and(|since| since > now) {
+            return Ok(true);
         }
         let Some(loading) = state.loading.take().or_else(|| saved.begin(table, def)) else {
             return Ok(false);
         };
         match loading.advance(view.reads.next_row(&view.meta.rows)?) {
             Ok(Loaded::Partly(loading)) => state.loading = Some(loading),
-            Ok(Loaded::Whole(contents, follower)) => {
+            Ok(Loaded::Whole(whole)) => {
+                let (contents, follower) = *whole;
                 (state.follower, state.unfinished, state.is_built) = (follower, Some(contents), true);
                 self.loaded.fetch_add(1, Ordering::Relaxed);
                 return Ok(state.follower.sees(view).is_none());

@@ -1,16 +1,18 @@
 //! Images in files: what the last searches had is there for the first ones after an opening.
 //!
-//! An image is saved as what the newest durable checkpoint has of its index, when a database is closed or makes a checkpoint because it was
-//! told to. The file ([`DerivedFiles`]) is derived data, which may be missing, damaged, or of anything: it counts if there is a
-//! *record* of it in the database, committed after the file was written. Read again, it is an image like any other, which is brought up to
-//! date from what was changed since (see [`super::follow`]). That it is never of another state than it says rests on two things:
+//! An image is saved as what the newest durable checkpoint has of its index, when a database is closed or is told to save it
+//! ([`Database::save_vector_images`](crate::Database::save_vector_images)). The file ([`DerivedFiles`]) is derived data, which may be missing, damaged, or of
+//! anything: it counts if there is a *record* of it in the database, committed after the file was durable. Read again, it is an image like any other, which is
+//! brought up to date from what was changed since (see [`super::follow`]). That it is never of another state than it says rests on two things:
 //!
 //! * A file has a random mark, which nothing but its record has. So each state of a database that has the record comes after the
 //!   checkpoint that the file is of: not one that goes on from before it (a crash lost the rest, an older copy of the directory took its
 //!   place), nor another database. A backup gives pages other numbers, so it has no records ([`LOCAL_TABLES`]).
-//! * Pages that were changed after a checkpoint have a later transaction than it, also after recovery, which replays all that followed a checkpoint
-//!   as one transaction. A database that recovered from the checkpoint before, because the newest is damaged, is not
-//!   beyond the newest one's transaction when it has been opened, which every other one with the record is: it takes none.
+//! * In each such state, what was changed after the checkpoint is on pages of later transactions. The record itself was committed after it. A
+//!   recovery applies what followed a checkpoint as one transaction, whose number is the next one; if the meta page of the newest checkpoint is damaged, and it
+//!   begins with the one before, then a number beyond all that the newest one may have had (`kv/recover.rs` in `treedb_storage`), whoever opens the store.
+//!   Should a disk have lost that meta page in a way that does not show, the record's own page is of no later transaction than the checkpoint, which
+//!   it is in every other state: such a record does not count, and is removed by the opening.
 //!
 //! # Bytes
 //!
@@ -30,10 +32,10 @@ use std::io;
 use std::sync::Mutex;
 
 use sha2::{Digest, Sha256};
-use treedb_query::error::Result;
+use treedb_query::error::{ErrorCode, Result};
 use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{
-    DerivedFiles, DerivedReader, Durability, Identity, LOCAL_TABLES, Reads, Store, Table, TableKind, WriteTxn,
+    DerivedFiles, DerivedReader, Durability, Identity, LOCAL_TABLES, Reads, Store, Table, TableKind,
 };
 use treedb_vector::memory::GraphReader;
 
@@ -93,23 +95,25 @@ impl Record {
 #[derive(Debug)]
 pub(super) struct SavedImages {
     files: DerivedFiles,
-    /// By the numbers of the indexes' tables.
+    /// By the numbers of the indexes' tables: those that count, which the database has, or is about to have.
     records: Mutex<HashMap<u32, Record>>,
+    /// Held by who writes files: two would use the same names.
+    pub(super) saving: Mutex<()>,
 }
 
 impl SavedImages {
-    /// Those of a database that was just opened, at transaction `opened`. Removes other files.
-    pub(super) fn open(reads: &impl Reads, files: DerivedFiles, opened: u64) -> SavedImages {
-        // Nothing of this is needed: a check of the database tells what is damaged.
-        let mut records = records(reads).unwrap_or_default();
-        records.retain(|_, record| record.since < opened);
-        let known: HashSet<String> = records.keys().map(|table| file_of(*table)).collect();
-        for name in files.names().unwrap_or_default() {
-            if name.starts_with(FILE) && !known.contains(&name) {
-                let _ = files.remove(&name);
-            }
+    /// Those of a database that was just opened; `None` if it cannot have any. Removes other files and records.
+    pub(super) fn open(store: &Store) -> Option<SavedImages> {
+        let files = store.derived_files()?;
+        // Nothing of this is needed: a check of the database tells what is damaged, and what was not removed does not count the next time either.
+        let (records, others) = sound_records(store).unwrap_or_default();
+        let saved = SavedImages { files, records: Mutex::new(records), saving: Mutex::default() };
+        let known: HashSet<String> = lock(&saved.records).keys().map(|table| file_of(*table)).collect();
+        saved.remove_files(|name| !known.contains(name));
+        if others && let Err(error) = saved.write_records(store) {
+            tracing::warn!(%error, "records of saved images of vector indexes that do not count are not removed");
         }
-        SavedImages { files, records: Mutex::new(records) }
+        Some(saved)
     }
 
     fn record(&self, table: &Table) -> Option<Record> {
@@ -122,14 +126,14 @@ impl SavedImages {
     }
 
     /// Begins to read the image of an index, if there is one.
-    pub(super) fn begin(&self, table: &Table, def: &VectorDef) -> Option<Loading> {
+    pub(super) fn begin(&self, table: &Table, def: &VectorDef) -> Option<Box<Loading>> {
         let record = self.record(table)?;
         let begun = self.files.open(&file_of(table.id()), &record.identity(table, def));
         let begun = begun.ok().flatten().and_then(|input| Loading::begin(input, def, record.since).ok());
         if begun.is_none() {
             self.forget(table);
         }
-        begun
+        begun.map(Box::new)
     }
 
     /// Does not read the file of an index any more.
@@ -144,8 +148,44 @@ impl SavedImages {
         let _ = self.files.remove(&file_of(table));
     }
 
-    /// Saves an image that is of the checkpoint whose last transaction is `since`.
+    /// Removes all files, because there is no room for them. False if there was none.
+    pub(super) fn remove_all(&self) -> bool {
+        lock(&self.records).clear();
+        self.remove_files(|_| true)
+    }
+
+    /// Removes the files of images that `are_gone` says, whether they were completed or not; true if there were any.
+    fn remove_files(&self, are_gone: impl Fn(&str) -> bool) -> bool {
+        let mut names = self.files.names().unwrap_or_default();
+        names.retain(|name| is_ours(name) && are_gone(name));
+        // What is not removed now is at the next opening.
+        names.iter().for_each(|name| drop(self.files.remove(name)));
+        !names.is_empty()
+    }
+
+    /// Saves an image that is of the checkpoint whose last transaction is `since`. It counts for the next opening once the store has made another checkpoint.
+    ///
+    /// # Errors
+    /// Those of the disk and of the store; `OutOfDiskSpace` also if there would not be as much room left as the file takes. Then there are no
+    /// files any more.
     pub(super) fn write(
+        &self,
+        store: &Store,
+        (table, def): (&Table, &VectorDef),
+        since: u64,
+        contents: &Contents,
+    ) -> Result<()> {
+        let written = self.try_write(store, (table, def), since, contents);
+        if let Err(error) = &written {
+            self.forget(table);
+            if error.code == ErrorCode::OutOfDiskSpace {
+                self.remove_all();
+            }
+        }
+        written
+    }
+
+    fn try_write(
         &self,
         store: &Store,
         (table, def): (&Table, &VectorDef),
@@ -154,12 +194,39 @@ impl SavedImages {
     ) -> Result<()> {
         let record = Record { mark: bson::Uuid::new().bytes(), since };
         self.forget(table);
+        self.files.expect_room(contents.bytes().saturating_mul(2))?;
         self.files.write(&file_of(table.id()), &record.identity(table, def), |out| contents.write_to(out))?;
-        let mut txn = store.begin_write()?;
-        write_record(&mut txn, table, record)?;
-        txn.commit_with(Durability::Durable)?;
         lock(&self.records).insert(table.id(), record);
-        Ok(())
+        self.write_records(store)
+    }
+
+    /// Stores the records that count, and no others.
+    fn write_records(&self, store: &Store) -> Result<()> {
+        let mut txn = store.begin_write()?;
+        let all: HashSet<u32> = txn.tables()?.iter().map(Table::id).collect();
+        let table = txn.open_local_table(&table_name(), TableKind::Ordered)?;
+        let mut records: BTreeMap<Vec<u8>, Vec<u8>> = lock(&self.records)
+            .iter()
+            .filter(|(number, _)| all.contains(number))
+            .map(|(number, record)| (number.to_be_bytes().to_vec(), record.encode()))
+            .collect();
+        let mut others = Vec::new();
+        for entry in txn.prefix(&table, b"")? {
+            let (key, value) = entry?;
+            if records.get(&key).is_some_and(|record| record == value) {
+                records.remove(&key);
+            } else {
+                others.push(key);
+            }
+        }
+        for key in others {
+            txn.delete(&table, &key)?;
+        }
+        for (key, record) in records {
+            txn.put(&table, &key, &record)?;
+        }
+        // The next checkpoint makes them durable: until then there is nothing that needs them.
+        Ok(txn.commit_with(Durability::None)?)
     }
 }
 
@@ -168,33 +235,29 @@ fn file_of(table: u32) -> String {
     format!("{FILE}{table}")
 }
 
-/// The records that a snapshot sees.
-fn records(reads: &impl Reads) -> Result<HashMap<u32, Record>> {
-    let mut found = HashMap::new();
-    let Some(table) = reads.table(&table_name())? else { return Ok(found) };
-    for entry in reads.prefix(&table, b"")? {
-        let (key, value) = entry?;
-        let number = key.first_chunk().map(|number| u32::from_be_bytes(*number));
-        found.extend(number.zip(Record::decode(value)));
-    }
-    Ok(found)
+/// Whether a file has such a name, or one that it has until it is complete.
+fn is_ours(name: &str) -> bool {
+    let number = DerivedFiles::completed_name(name).strip_prefix(FILE);
+    number.is_some_and(|number| number.parse().is_ok_and(|table: u32| table.to_string() == number))
 }
 
-/// Stores a record, and removes those of indexes that there are no more.
-fn write_record(txn: &mut WriteTxn, index: &Table, record: Record) -> Result<()> {
-    let all: HashSet<u32> = txn.tables()?.iter().map(Table::id).collect();
-    let gone: Vec<u32> = records(txn)?.into_keys().filter(|table| !all.contains(table)).collect();
-    let table = match txn.table(&table_name())? {
-        Some(table) => table,
-        None => txn.create_table(&table_name(), TableKind::Ordered)?,
-    };
-    for number in gone {
-        txn.delete(&table, &number.to_be_bytes())?;
+/// The records that count, and whether there are others.
+fn sound_records(store: &Store) -> Result<(HashMap<u32, Record>, bool)> {
+    let reads = store.begin_read()?;
+    let Some(table) = reads.table(&table_name())? else { return Ok(Default::default()) };
+    let changed = reads.version(&table)?.map_or(0, |version| version.changed());
+    let indexes: HashSet<u32> = reads.tables()?.iter().map(Table::id).collect();
+    let (mut found, mut others) = (HashMap::new(), false);
+    for entry in reads.prefix(&table, b"")? {
+        let (key, value) = entry?;
+        let number = <[u8; 4]>::try_from(key).ok().map(u32::from_be_bytes);
+        let record = Record::decode(value).filter(|record| record.since < changed);
+        match number.filter(|number| indexes.contains(number)).zip(record) {
+            Some((number, record)) => drop(found.insert(number, record)),
+            None => others = true,
+        }
     }
-    if all.contains(&index.id()) {
-        txn.put(&table, &index.id().to_be_bytes(), &record.encode())?;
-    }
-    Ok(())
+    Ok((found, others))
 }
 
 /// The error of a file whose content is no image.
@@ -225,14 +288,18 @@ pub(super) struct Loading {
 
 /// How far it is.
 pub(super) enum Loaded {
-    Partly(Loading),
-    Whole(Contents, Follower),
+    Partly(Box<Loading>),
+    Whole(Box<(Contents, Follower)>),
 }
 
 impl Loading {
     fn begin(mut input: DerivedReader, def: &VectorDef, since: u64) -> io::Result<Loading> {
         let graph = GraphReader::begin(empty_image(def), &mut input)?;
         let (nodes, contents) = (graph.nodes(), Contents::new(def));
+        // Nothing is made for nodes that the file has no bytes of.
+        if (nodes as u64).saturating_mul(size_of::<u64>() as u64) > input.left() {
+            return Err(invalid());
+        }
         let (listed, by_number) = (0, BTreeMap::new());
         Ok(Loading { input, since, graph: Some(graph), contents, nodes, listed, by_number })
     }
@@ -247,7 +314,7 @@ impl Loading {
     ///
     /// # Errors
     /// It is damaged, or no image.
-    pub(super) fn advance(mut self, rows_end: u64) -> io::Result<Loaded> {
+    pub(super) fn advance(mut self: Box<Self>, rows_end: u64) -> io::Result<Loaded> {
         let mut most = STEP_BYTES;
         if let Some(mut graph) = self.graph.take() {
             if !graph.read_some(&mut self.input, &mut most)? {
@@ -266,14 +333,14 @@ impl Loading {
             most = most.saturating_sub(NODE_BYTES);
             self.list(rows_end)?;
         }
-        let Loading { input, since, contents, by_number, .. } = self;
+        let Loading { input, since, contents, by_number, .. } = *self;
         let free = contents.graph.free_nodes();
         // Each node that is not free has a number of its own.
         let is_whole = by_number.len() == contents.graph.len()
             && input.left() == 0
             && free.iter().all(|node| contents.number(*node) == 0);
         let follower = Follower::of_saved(by_number, since);
-        is_whole.then_some(Loaded::Whole(contents, follower)).ok_or_else(invalid)
+        is_whole.then(|| Loaded::Whole(Box::new((contents, follower)))).ok_or_else(invalid)
     }
 
     /// Lists the next node by its number and by its row.
