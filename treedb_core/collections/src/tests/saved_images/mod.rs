@@ -1,5 +1,9 @@
 //! Images of vector indexes in files: the first searches after an opening begin with them, and they are never of another state.
 
+mod crash;
+mod damage;
+mod kinds;
+
 use std::path::{Path, PathBuf};
 
 use bson::{doc, rawdoc};
@@ -8,7 +12,7 @@ use treedb_storage::disk::crash::Crash;
 use treedb_testing::Rng;
 
 use super::*;
-use crate::{Collection, DeleteRequest, IndexSpec, VectorSearchRequest};
+use crate::{Collection, DeleteRequest, IndexSpec, UpdateRequest, VectorSearchRequest};
 
 const DIMENSIONS: usize = 12;
 const DOCUMENTS: i32 = 1200;
@@ -52,7 +56,7 @@ fn saved(disk: &SimDisk, rng: &mut Rng) -> Database {
     things(&db).create_index(IndexSpec::vector(definition).name("near")).unwrap();
     (0..30).for_each(|_| search(&db, rng));
     assert_eq!(db.vector_memory_use().built, 1);
-    db.checkpoint().unwrap();
+    db.save_vector_images().unwrap();
     db
 }
 
@@ -126,29 +130,6 @@ fn an_image_that_is_missing_damaged_or_of_another_state_is_built_anew() {
 }
 
 #[test]
-fn a_power_cut_at_any_step_of_saving_leaves_an_image_of_its_state_or_none() {
-    let (disk, mut rng) = (SimDisk::new(), Rng::new(3));
-    let db = saved(&disk, &mut rng);
-    things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 30 } })).unwrap();
-    (0..30).for_each(|_| search(&db, &mut rng));
-    let before = disk.boundaries();
-    db.checkpoint().unwrap();
-    let steps = disk.boundaries() - before;
-    for step in 0..=steps {
-        let (disk, mut rng) = (SimDisk::new(), Rng::new(3));
-        let db = saved(&disk, &mut rng);
-        things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 30 } })).unwrap();
-        (0..30).for_each(|_| search(&db, &mut rng));
-        disk.cut_at(disk.boundaries() + step);
-        let _ = db.checkpoint();
-        for crash in [Crash::Everything, Crash::Nothing] {
-            let (built, loaded) = reopened(&disk.crash(crash), &mut rng);
-            assert_eq!(built + loaded, 1, "{step}");
-        }
-    }
-}
-
-#[test]
 fn a_dropped_index_leaves_no_file_and_a_backup_has_none() {
     let (disk, mut rng) = (SimDisk::new(), Rng::new(4));
     let db = saved(&disk, &mut rng);
@@ -165,17 +146,101 @@ fn a_dropped_index_leaves_no_file_and_a_backup_has_none() {
 }
 
 #[test]
-fn a_full_disk_is_no_error_of_a_search_or_of_a_checkpoint() {
+fn checkpoints_save_no_image_and_closing_saves_those_that_changed() {
     let (disk, mut rng) = (SimDisk::new(), Rng::new(5));
     let db = saved(&disk, &mut rng);
+    let contents = |disk: &SimDisk| disk.contents(&files(disk)[0]).unwrap();
+    let before = contents(&disk);
+    db.save_vector_images().unwrap();
+    assert!(contents(&disk) == before, "saved again");
     things(&db).delete(DeleteRequest::many(rawdoc! { "_id": 7 })).unwrap();
     search(&db, &mut rng);
-    db.store().checkpoint().unwrap();
-    disk.set_room(Some(disk.used()));
     db.checkpoint().unwrap();
-    check_all(&db, &mut rng);
-    assert!(files(&disk).iter().all(|file| !file.to_string_lossy().ends_with(".new")));
-    disk.set_room(None);
+    assert!(contents(&disk) == before, "saved by a checkpoint");
     db.close().unwrap();
-    assert_eq!(reopened(&disk, &mut rng).0, 0);
+    assert!(contents(&disk) != before);
+    assert_eq!(reopened(&disk, &mut rng), (0, 1));
+}
+
+#[test]
+fn a_full_disk_is_no_error_of_closing_and_saved_images_make_room() {
+    for left in [0, 1, 40_000, 200_000] {
+        let (disk, mut rng) = (SimDisk::new(), Rng::new(6));
+        let db = saved(&disk, &mut rng);
+        things(&db).delete(DeleteRequest::many(rawdoc! { "_id": 7 })).unwrap();
+        search(&db, &mut rng);
+        let image = disk.contents(&files(&disk)[0]).unwrap().len() as u64;
+        assert!(image > 100_000);
+        disk.set_room(Some(disk.used() + left));
+        check_all(&db, &mut rng);
+        let result = db.save_vector_images();
+        assert_eq!(result.unwrap_err().code, treedb_query::error::ErrorCode::OutOfDiskSpace, "{left}");
+        assert!(files(&disk).is_empty(), "{left}");
+        db.checkpoint().unwrap();
+        check_all(&db, &mut rng);
+        db.close().unwrap();
+        assert!(files(&disk).is_empty(), "{left}");
+        // The next one with enough room saves it.
+        disk.set_room(Some(disk.used() + 5 * image));
+        let db = open(&disk).unwrap();
+        (0..30).for_each(|_| search(&db, &mut rng));
+        assert_eq!(db.vector_memory_use().built, 1);
+        db.close().unwrap();
+        assert_eq!(reopened(&disk, &mut rng), (0, 1));
+    }
+}
+
+#[test]
+fn two_threads_that_save_at_once_among_writes_leave_one_whole_file() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(7));
+    let db = saved(&disk, &mut rng);
+    std::thread::scope(|scope| {
+        for of in 0..2 {
+            let db = &db;
+            scope.spawn(move || {
+                let mut rng = Rng::new(of as u64);
+                for id in 0..30 {
+                    things(db).delete(DeleteRequest::many(rawdoc! { "_id": 2 * id + of })).unwrap();
+                    search(db, &mut rng);
+                    db.save_vector_images().unwrap();
+                }
+            });
+        }
+    });
+    let [_] = &*files(&disk) else { panic!("{:?}", files(&disk)) };
+    db.close().unwrap();
+    assert_eq!(reopened(&disk, &mut rng), (0, 1));
+}
+
+#[test]
+fn only_files_of_images_are_removed() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(8));
+    saved(&disk, &mut rng).close().unwrap();
+    let [own] = &*files(&disk) else { panic!("one file") };
+    let others = ["vector-x", "vector-", "vector-01", "vector-4294967296", "vector-7.old", "notes"];
+    let gone = ["vector-4294967295", "vector-9.new"];
+    for name in others.iter().chain(&gone) {
+        disk.overwrite(&own.with_file_name(name), vec![1]);
+    }
+    assert_eq!(reopened(&disk, &mut rng), (0, 1));
+    let left = files(&disk);
+    assert!(others.iter().all(|name| left.contains(&own.with_file_name(name))) && left.contains(own));
+    assert_eq!(left.len(), others.len() + 1);
+}
+
+#[test]
+fn a_snapshot_that_is_older_than_the_saved_image_does_not_use_it() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(9));
+    let db = saved(&disk, &mut rng);
+    // Its image is given up, and a transaction from before the save searches first.
+    db.set_vector_memory(0);
+    db.set_vector_memory(1 << 30);
+    let old = db.store().begin_read().unwrap();
+    things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 100 } })).unwrap();
+    (0..30).for_each(|_| search(&db, &mut rng));
+    db.save_vector_images().unwrap();
+    drop(old);
+    check_all(&db, &mut rng);
+    db.close().unwrap();
+    assert_eq!(reopened(&disk, &mut rng), (0, 1));
 }
