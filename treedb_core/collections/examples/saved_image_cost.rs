@@ -87,7 +87,10 @@ fn first_answers(dir: &Path, query: &[f32]) -> Result<(Database, f64), Failure> 
         Ok(searches)
     })?;
     let whole = first.processor + rest.processor;
-    println!("  open and first answer {first}; until an image answers {searches} searches, {whole:.3} s of processor time; {:.0} MB of own memory", own_memory()?);
+    println!(
+        "  open and first answer {first}; until an image answers {searches} searches, {whole:.3} s of processor time; {:.0} MB of own memory",
+        own_memory()?
+    );
     Ok((db, whole))
 }
 
@@ -121,13 +124,20 @@ fn main() -> Result<(), Failure> {
         for file in std::fs::read_dir(dir.join("derived"))? {
             bytes += file?.metadata()?.len();
         }
-        println!("  closing, which saves it, {closing}: a file of {:.1} MB, {} bytes a vector", bytes as f64 / 1e6, bytes / count as u64);
+        println!(
+            "  closing, which saves it, {closing}: a file of {:.1} MB, {} bytes a vector",
+            bytes as f64 / 1e6,
+            bytes / count as u64
+        );
         println!("with it:");
         let (db, taken) = first_answers(&dir, &query)?;
         with = with.min(taken);
         let (closing, ()) = Taken::by(|| Ok(db.close()?))?;
         println!("  closing, with nothing to save, {closing}");
     }
-    println!("from opening to an answer by an image, processor time, least of {ROUNDS}: {without:.3} s without a saved image, {with:.3} s with it: ratio {:.1}", without / with);
+    println!(
+        "from opening to an answer by an image, processor time, least of {ROUNDS}: {without:.3} s without a saved image, {with:.3} s with it: ratio {:.1}",
+        without / with
+    );
     Ok(())
 }

@@ -49,7 +49,11 @@ fn check_all(db: &Database, rng: &mut Rng) {
 
 /// A database with an index whose image is saved.
 fn saved(disk: &SimDisk, rng: &mut Rng) -> Database {
-    let db = open(disk).unwrap();
+    saved_in(open(disk).unwrap(), rng)
+}
+
+/// The same of a database that was opened.
+fn saved_in(db: Database, rng: &mut Rng) -> Database {
     let documents: Vec<_> = (0..DOCUMENTS).map(|id| document(id, rng)).collect();
     things(&db).insert_many(&documents, true).unwrap();
     let definition = rawdoc! { "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": "euclidean" };
@@ -229,18 +233,27 @@ fn only_files_of_images_are_removed() {
 }
 
 #[test]
-fn a_snapshot_that_is_older_than_the_saved_image_does_not_use_it() {
+fn a_transaction_that_is_older_than_the_saved_image_does_not_read_it() {
     let (disk, mut rng) = (SimDisk::new(), Rng::new(9));
     let db = saved(&disk, &mut rng);
-    // Its image is given up, and a transaction from before the save searches first.
-    db.set_vector_memory(0);
-    db.set_vector_memory(1 << 30);
-    let old = db.store().begin_read().unwrap();
+    let mut old = db.begin().unwrap();
+    let request = VectorSearchRequest::new("near", floats(&mut rng), 5_000).candidates(8_000);
+    let find = |old: &mut crate::Transaction| {
+        old.collection("shop.things").unwrap().vector_search(&request).unwrap().len()
+    };
+    assert_eq!(find(&mut old), DOCUMENTS as usize);
     things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 100 } })).unwrap();
     (0..30).for_each(|_| search(&db, &mut rng));
     db.save_vector_images().unwrap();
+    // The image is given up, and the file is what there is.
+    db.set_vector_memory(0);
+    db.set_vector_memory(1 << 30);
+    for _ in 0..20 {
+        assert_eq!(find(&mut old), DOCUMENTS as usize);
+    }
+    assert_eq!((db.vector_memory_use().loaded, db.vector_memory_use().bytes), (0, 0));
     drop(old);
+    (0..30).for_each(|_| search(&db, &mut rng));
     check_all(&db, &mut rng);
-    db.close().unwrap();
-    assert_eq!(reopened(&disk, &mut rng), (0, 1));
+    assert_eq!(db.vector_memory_use().loaded, 1);
 }
