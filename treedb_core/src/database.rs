@@ -213,9 +213,14 @@ impl Database {
     /// [`Database::close`] does so too. The files may be removed at any time.
     ///
     /// # Errors
-    /// Those of the disk and of the storage engine. If there is no room for a file, there are none any more.
+    /// Those of the disk and of the storage engine. An index whose file would not leave as much room on the disk as it takes has none; if the disk is full, none has.
     pub fn save_vector_images(&self) -> Result<()> {
         Ok(self.engine.save_vector_images()?)
+    }
+
+    /// Sets whether [`Database::close`] saves them, which takes as long as writing them: true by default.
+    pub fn set_save_vector_images_at_close(&self, saves: bool) {
+        self.engine.set_save_vector_images_at_close(saves);
     }
 
     /// The key/value store underneath: statistics, checkpoints, backup, compaction, tables of your own. The tables named
@@ -224,8 +229,8 @@ impl Database {
         self.engine.store()
     }
 
-    /// Saves the copies of vector indexes that are in memory ([`Database::save_vector_images`]), writes a checkpoint and closes the files, when this is the last handle. Dropping all handles is enough: what was
-    /// committed is recovered when the database is opened again.
+    /// Saves the copies of vector indexes that are in memory ([`Database::save_vector_images`]) and writes a checkpoint, whether there are other handles or not, and closes the files when this is the last one. Dropping all handles is enough for what was
+    /// committed, which is recovered when the database is opened again, but saves no copies of vector indexes.
     ///
     /// # Errors
     /// Those of the storage engine.

@@ -150,6 +150,12 @@ impl Database {
         self.inner.catalog.images().memory()
     }
 
+    /// Sets whether [`Self::close`] saves the images of vector indexes ([`Self::save_vector_images`]), which takes as long as writing them: true
+    /// by default. Those that were saved before are read in any case.
+    pub fn set_save_vector_images_at_close(&self, saves: bool) {
+        self.inner.catalog.images().set_saved_at_close(saves);
+    }
+
     /// Sets how many threads build the graph of a vector index that is created; 0, the default, for as many as there are cores. The
     /// graph is the same however many they are.
     pub fn set_vector_build_threads(&self, threads: usize) {
@@ -304,7 +310,8 @@ impl Database {
     /// anyone may remove it. Images that one search would build, those that the last searches left incomplete or out of date after many writes, and those that are saved already are left out.
     ///
     /// # Errors
-    /// Those of the checkpoint; of the disk. If it is full, or would not have as much room left as a file takes, there are no saved images any more.
+    /// Those of the checkpoint; of the disk. If it is full, there are no saved images any more. If it would not have as much room left as a file
+    /// takes, that index has none, and the others are saved.
     pub fn save_vector_images(&self) -> Result<()> {
         let Inner { catalog, store, .. } = &*self.inner;
         if !catalog.images().has_any_to_save() {
@@ -312,16 +319,14 @@ impl Database {
         }
         self.checkpoint()?;
         let metas = self.all_metas(&store.begin_read()?)?;
-        let (mut any, mut result) = (false, Ok(()));
+        let mut result = Ok(());
         for meta in metas {
-            match catalog.images().save(store, &meta) {
-                Ok(saved) => any |= saved,
-                Err(error) => result = Err(error),
+            let (any, saved) = catalog.images().save(store, &meta);
+            result = result.and(saved);
+            // From here on they count, also if this process is killed while it saves those of the next collection.
+            if any {
+                self.checkpoint()?;
             }
-        }
-        // From here on they count.
-        if any {
-            self.checkpoint()?;
         }
         result
     }
@@ -416,12 +421,18 @@ impl Database {
     }
 
     /// [Saves images of vector indexes](Self::save_vector_images), which are not needed, so that they cannot be saved is only logged; makes a
-    /// [checkpoint](Self::checkpoint), and closes. Other handles and open cursors keep the files open until they
+    /// [checkpoint](Self::checkpoint), and closes. All of this but the last is done whether there are other handles or not. These and open cursors keep the files open until they
     /// are dropped. Dropping the last handle closes too, but saves no images.
     pub fn close(self) -> Result<()> {
         self.inner.ttl_monitor.stop_if_last(&|| Arc::strong_count(&self.inner));
-        if let Err(error) = self.save_vector_images().and_then(|()| self.checkpoint()) {
-            tracing::warn!(%error, "before closing");
+        if self.inner.catalog.images().are_saved_at_close()
+            && let Err(error) = self.save_vector_images()
+        {
+            tracing::warn!(%error, "the images of vector indexes are not saved while the database is closed");
+        }
+        // It makes room for the store's own if the disk is full.
+        if let Err(error) = self.checkpoint() {
+            tracing::warn!(%error, "the checkpoint before the database is closed failed");
         }
         match Arc::try_unwrap(self.inner) {
             Ok(inner) => Ok(inner.store.close()?),
@@ -440,7 +451,8 @@ impl Database {
         durability: Option<Durability>,
         work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        match self.try_edit(namespace, create.then(Document::new).as_ref(), durability, work)? {
+        let done = self.try_edit(namespace, create.then(Document::new).as_ref(), durability, work);
+        match done.inspect_err(|error| self.note_full(error))? {
             Edited::Done(done) => Ok(done),
             Edited::Blocked(_) => Err(conflict(namespace)),
         }
@@ -468,11 +480,25 @@ impl Database {
     ) -> Result<Option<T>> {
         let mut turn = Turn::new(&self.inner.intents);
         loop {
-            match self.try_edit(namespace, create, durability, &mut work)? {
-                Edited::Done(done) => return Ok(done),
-                Edited::Blocked(owner) => turn.wait(owner, namespace)?,
+            match self.try_edit(namespace, create, durability, &mut work) {
+                Ok(Edited::Done(done)) => return Ok(done),
+                Ok(Edited::Blocked(owner)) => turn.wait(owner, namespace)?,
+                // Nothing was changed.
+                Err(error) if self.make_room_after(&error) => {}
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    /// If a write failed because the disk is full, removes the [saved images](Self::save_vector_images) of vector indexes; true if there were
+    /// any, so that the next one may succeed.
+    pub(crate) fn make_room_after(&self, error: &QueryError) -> bool {
+        error.code == ErrorCode::OutOfDiskSpace && self.inner.catalog.images().remove_files()
+    }
+
+    /// The same of a write that is not tried again.
+    pub(crate) fn note_full(&self, error: &QueryError) {
+        self.make_room_after(error);
     }
 
     fn try_edit<T>(

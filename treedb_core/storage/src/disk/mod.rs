@@ -38,9 +38,7 @@ use crate::Result;
 /// Nothing else is promised.
 pub trait Disk: Send + Sync + 'static {
     /// False if files are gone with the last handle, so that nothing needs to be written for a later opening only.
-    fn is_lasting(&self) -> bool {
-        true
-    }
+    fn is_lasting(&self) -> bool;
     /// Bytes that files in `dir` may still grow by, if that is known.
     fn free_bytes(&self, _dir: &Path) -> Option<u64> {
         None

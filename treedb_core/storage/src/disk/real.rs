@@ -30,6 +30,10 @@ fn failed(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
 }
 
 impl Disk for RealDisk {
+    fn is_lasting(&self) -> bool {
+        true
+    }
+
     fn free_bytes(&self, dir: &Path) -> Option<u64> {
         let about = statvfs(dir).ok()?;
         Some(about.f_bavail.saturating_mul(about.f_frsize))

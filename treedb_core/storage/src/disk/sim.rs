@@ -301,6 +301,10 @@ impl State {
 }
 
 impl Disk for SimDisk {
+    fn is_lasting(&self) -> bool {
+        true
+    }
+
     fn free_bytes(&self, _: &Path) -> Option<u64> {
         let state = self.state();
         state.room.map(|room| room.saturating_sub(state.medium.used()))

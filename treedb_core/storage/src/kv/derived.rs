@@ -70,9 +70,19 @@ impl Store {
     /// data must not be written in the clear, and for one in memory, which is not opened again.
     pub fn derived_files(&self) -> Option<DerivedFiles> {
         let options = &self.inner.options;
-        let (disk, store) = (Arc::clone(&options.disk), self.inner.dir.clone());
+        (options.key.is_none() && options.disk.is_lasting()).then(|| self.files_of_derived_data())
+    }
+
+    /// Removes the files of derived data that `are_gone` says, whether they were completed or not, also those that were left in a store that has
+    /// none; true if there were any. What cannot be removed stays.
+    pub fn remove_derived_files(&self, are_gone: impl Fn(&str) -> bool) -> bool {
+        self.files_of_derived_data().remove_those(are_gone)
+    }
+
+    fn files_of_derived_data(&self) -> DerivedFiles {
+        let (disk, store) = (Arc::clone(&self.inner.options.disk), self.inner.dir.clone());
         let dir = store.join(DERIVED);
-        (options.key.is_none() && disk.is_lasting()).then_some(DerivedFiles { disk, store, dir })
+        DerivedFiles { disk, store, dir }
     }
 }
 
@@ -90,15 +100,9 @@ impl DerivedFiles {
         name.strip_suffix(UNFINISHED).unwrap_or(name)
     }
 
-    /// `DiskFull` if it is known that files cannot grow by so many bytes.
-    ///
-    /// # Errors
-    /// That one.
-    pub fn expect_room(&self, bytes: u64) -> Result<()> {
-        match self.disk.free_bytes(&self.store) {
-            Some(free) if free < bytes => Err(Error::DiskFull { path: self.dir.clone() }),
-            _ => Ok(()),
-        }
+    /// False if it is known that files cannot grow by so many bytes.
+    pub fn may_grow_by(&self, bytes: u64) -> bool {
+        self.disk.free_bytes(&self.store).is_none_or(|free| free >= bytes)
     }
 
     /// Removes a file, if it is there.
@@ -108,6 +112,14 @@ impl DerivedFiles {
     pub fn remove(&self, name: &str) -> Result<()> {
         let path = self.dir.join(name);
         if self.disk.exists(&path)? { self.disk.remove(&path) } else { Ok(()) }
+    }
+
+    /// Removes the files that `are_gone` says, whether they were completed or not; true if there were any. What cannot be removed stays.
+    pub fn remove_those(&self, are_gone: impl Fn(&str) -> bool) -> bool {
+        let mut names = self.names().unwrap_or_default();
+        names.retain(|name| are_gone(name));
+        names.iter().for_each(|name| drop(self.remove(name)));
+        !names.is_empty()
     }
 
     /// Writes a file in place of the one of that name: what `write` writes. It is durable when this returns; after an error the one
@@ -243,6 +255,9 @@ impl DerivedWriter {
 
 impl Write for DerivedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(failure) = &self.failure {
+            return Err(io::Error::other(failure.to_string()));
+        }
         let (now, _) = bytes.split_at(bytes.len().min(BLOCK - self.block.len()));
         self.block.extend_from_slice(now);
         if self.block.len() == BLOCK

@@ -205,7 +205,7 @@ fn lost_page_file(dir: &Path) -> Corruption {
 }
 
 /// More transactions than there are between two checkpoints: at a million a second, those of seven weeks.
-const MOST_IN_A_CHECKPOINT: u64 = 1 << 42;
+pub(super) const MOST_IN_A_CHECKPOINT: u64 = 1 << 42;
 
 /// Applies the frames to the checkpoint, as one transaction that readers then begin with. It skips some numbers.
 ///

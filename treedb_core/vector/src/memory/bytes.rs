@@ -371,6 +371,28 @@ mod tests {
         }
     }
 
+    /// The bytes are in files: change `FORMAT` of `index/vector/saved.rs` in `treedb_collections` if this test has to be changed, so that older
+    /// files do not count.
+    #[test]
+    fn the_bytes_of_a_graph_are_those_that_files_have() {
+        for (form, expected) in [(1, 0), (2, 0), (4, 0)] {
+            let (mut rng, mut graph) = (Rng::new(11), empty(form));
+            for _ in 0..60 {
+                // Distances of small integers are the same in any order of additions.
+                let vector: Vec<f32> = (0..DIMENSIONS).map(|_| rng.below(15) as f32 - 7.0).collect();
+                graph.insert(&vector).unwrap();
+            }
+            (0..5).for_each(|node| graph.remove(node * 3));
+            let mut bytes = Vec::new();
+            graph.write_to(&mut bytes).unwrap();
+            // FNV-1a.
+            let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+            assert_eq!((bytes.len(), hash), (0, expected), "{form}");
+        }
+    }
+
     #[test]
     fn damaged_bytes_are_refused_or_are_a_graph_that_can_be_searched() {
         let mut rng = Rng::new(7);

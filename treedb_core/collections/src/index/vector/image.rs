@@ -27,10 +27,11 @@ use treedb_vector::memory::{MemoryGraph, Records};
 use super::follow::{Follower, Progress, STEP_ELEMENTS};
 use super::graph::empty_image;
 use super::row_nodes::RowNodes;
-use super::saved::{Loaded, Loading, SavedImages};
+use super::saved::{Loading, SavedImages};
 use super::workspace::Workspace;
-use crate::catalog::meta::Meta;
 use crate::read::view::View;
+
+mod saving;
 
 /// Bytes that the images of a database may take, unless it is told otherwise: at least so many, and so much of the memory of this
 /// process.
@@ -110,6 +111,11 @@ impl Contents {
         self.number(node) != 0
     }
 
+    /// Whether more than a fifth of the nodes are free: of vectors that were removed.
+    pub(super) fn has_many_free_nodes(&self) -> bool {
+        self.graph.free_nodes().len() > self.graph.len() / 4
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         let rows: usize = self.rows.iter().map(RowNodes::bytes).sum();
         (self.graph.bytes() + self.numbers.bytes() + rows) as u64
@@ -169,6 +175,8 @@ pub(crate) struct Images {
     slots: Mutex<Slots>,
     /// Images of a database that keeps them in files.
     saved: OnceLock<Option<SavedImages>>,
+    /// Whether closing the database does not save them.
+    not_at_close: AtomicBool,
     /// How many images were built from tables, and how many were read from files.
     built: AtomicU64,
     loaded: AtomicU64,
@@ -240,6 +248,7 @@ impl Default for Images {
             reserved: AtomicU64::default(),
             slots: Mutex::default(),
             saved: OnceLock::new(),
+            not_at_close: AtomicBool::default(),
             built: AtomicU64::default(),
             loaded: AtomicU64::default(),
         }
@@ -307,6 +316,8 @@ struct State {
     unreadable: Option<TableVersion>,
     /// There was an image of all of the index, which the follower brings up to date: it does not build the first one.
     is_built: bool,
+    /// That one was read from a file.
+    is_from_file: bool,
     /// The size of the index when its image was given up while it was built, because it turned out to be too large.
     outgrown: Option<Size>,
 }
@@ -487,63 +498,28 @@ impl Images {
         self.saved.get()?.as_ref()
     }
 
+    /// Sets whether closing the database saves images.
+    pub(crate) fn set_saved_at_close(&self, saves: bool) {
+        self.not_at_close.store(!saves, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    pub(crate) fn are_saved_at_close(&self) -> bool {
+        !self.not_at_close.load(Ordering::Relaxed)
+    }
+
     /// Whether there is an image that could be saved.
     pub(crate) fn has_any_to_save(&self) -> bool {
         self.saved().is_some() && lock(&self.slots).by_table.values().any(|known| known.slot.has_image())
     }
 
-    /// Saves the images of a collection's indexes that are not as they are in their files, after a checkpoint. What was changed since the
-    /// checkpoint, and what is not worth it, is left out. Returns whether any was saved.
-    ///
-    /// # Errors
-    /// Those of the last one that could not be saved; each is logged.
-    pub(crate) fn save(&self, store: &Store, meta: &Meta) -> Result<bool> {
-        let Some(saved) = self.saved() else { return Ok(false) };
-        let mut done = Ok(false);
-        for index in meta.indexes.iter().filter(|index| index.building.is_none()) {
-            let Some(def) = index.def.as_vector() else { continue };
-            let has_image =
-                lock(&self.slots).by_table.get(&index.table.id()).is_some_and(|known| known.slot.has_image());
-            if !has_image {
-                continue;
-            }
-            match self.save_one(saved, store, meta, (&index.table, def)) {
-                Ok(saved) => done = done.map(|before| before || saved),
-                Err(error) => {
-                    tracing::warn!(namespace = %meta.namespace, index = def.name, %error, "a vector index's image is not saved");
-                    done = Err(error);
-                }
-            }
+    /// Does not read the file of an index any more, whose image is given up because it takes too much, if it began with the file: it would again.
+    fn forget_file_of(&self, state: &State, table: &Table) {
+        if state.is_from_file
+            && let Some(saved) = self.saved()
+        {
+            saved.forget(table);
         }
-        done
-    }
-
-    fn save_one(
-        &self,
-        saved: &SavedImages,
-        store: &Store,
-        meta: &Meta,
-        (table, def): (&Table, &VectorDef),
-    ) -> Result<bool> {
-        let _one = lock(&saved.saving);
-        // In this order: the snapshot has all that the checkpoint has.
-        let checkpoint = store.stats().checkpoint;
-        let reads = store.begin_read()?;
-        let view = View { reads: &reads, meta };
-        let Some(version) = view.reads.version(table)? else { return Ok(false) };
-        let elements = (view.reads.len(table)? / 2).saturating_mul(def.dimensions as u64);
-        let is_saved = saved.saved(table).is_some_and(|since| since >= version.changed());
-        // What one search builds is not worth a file.
-        if is_saved || version.changed() > checkpoint || elements <= STEP_ELEMENTS as u64 {
-            return Ok(false);
-        }
-        let Some(image) = self.follow(def, &view, table, version)? else { return Ok(false) };
-        saved.write(store, (table, def), checkpoint, &image.contents)?;
-        // It may have been dropped meanwhile.
-        if lock(&self.slots).dropped.contains(&table.id()) {
-            saved.remove(table.id());
-        }
-        Ok(true)
     }
 
     /// The slot of an index; `None` if the index was dropped.
@@ -624,7 +600,7 @@ impl Images {
         }
         state.outgrown = None;
         let outgrown = (!state.is_built).then_some(size);
-        if needed <= room && self.load(&mut state, def, view, (table, now))? {
+        if needed <= room && self.load(&mut state, def, view, (table, now), (nodes, room))? {
             slot.bytes.store(state.bytes(), Ordering::Relaxed);
             return Ok(None);
         }
@@ -644,17 +620,21 @@ impl Images {
             Ok(Progress::Partial) => state.unfinished = Some(contents),
             Ok(too_large @ (Progress::TooLarge | Progress::Full)) => {
                 let outgrown = outgrown.filter(|_| too_large == Progress::Full);
+                self.forget_file_of(&state, table);
                 *state = State { outgrown, ..State::default() };
                 slot.bytes.store(0, Ordering::Relaxed);
                 return Ok(None);
             }
             // A search in the table fails only if it needs what is damaged, and with the same error then.
             Err(_) => {
-                *state = State { unreadable: Some(version), ..State::default() };
-                // If it began with a file, that may be why.
-                if let Some(saved) = self.saved() {
-                    saved.forget(table);
+                // If it began with a file, that may be why: then it is built as if there were none.
+                let unreadable = (!state.is_from_file).then_some(version);
+                if state.is_from_file
+                    && let Some(saved) = self.saved()
+                {
+                    saved.remove(table.id());
                 }
+                *state = State { unreadable, ..State::default() };
                 slot.bytes.store(0, Ordering::Relaxed);
                 return Ok(None);
             }
@@ -667,49 +647,12 @@ impl Images {
         }
         let lacking = state.bytes().saturating_sub(room);
         if lacking > 0 && self.make_room(Some(table.id()), lacking) == 0 {
+            self.forget_file_of(&state, table);
             *state = State { outgrown, ..State::default() };
             slot.building.store(true, Ordering::Relaxed);
         }
         slot.bytes.store(state.bytes(), Ordering::Relaxed);
         Ok(image)
-    }
-
-    /// Reads more of the saved image of an index, if there is one, and nothing else of the index yet. True if the search has to do without: it
-    /// is not complete, or of a later transaction than the search's.
-    fn load(
-        &self,
-        state: &mut State,
-        def: &VectorDef,
-        view: &View<'_, impl Reads>,
-        (table, now): (&Table, u64),
-    ) -> Result<bool> {
-        let Some(saved) = self.saved() else { return Ok(false) };
-        if state.is_built || state.unfinished.is_some() {
-            return Ok(false);
-        }
-        // The image would have what this search does not see.
-        if state.loading.is_none() && saved.saved(table).is_some_and(|since| since > now) {
-            return Ok(true);
-        }
-        let Some(loading) = state.loading.take().or_else(|| saved.begin(table, def)) else {
-            return Ok(false);
-        };
-        match loading.advance(view.reads.next_row(&view.meta.rows)?) {
-            Ok(Loaded::Partly(loading)) => state.loading = Some(loading),
-            Ok(Loaded::Whole(whole)) => {
-                let (contents, follower) = *whole;
-                (state.follower, state.unfinished, state.is_built) = (follower, Some(contents), true);
-                self.loaded.fetch_add(1, Ordering::Relaxed);
-                return Ok(state.follower.sees(view).is_none());
-            }
-            // It is built as if there were none.
-            Err(error) => {
-                tracing::warn!(index = def.name, %error, "a vector index's saved image is not used");
-                saved.forget(table);
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 }
 

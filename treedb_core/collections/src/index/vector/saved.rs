@@ -32,7 +32,7 @@ use std::io;
 use std::sync::Mutex;
 
 use sha2::{Digest, Sha256};
-use treedb_query::error::{ErrorCode, Result};
+use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{
     DerivedFiles, DerivedReader, Durability, Identity, LOCAL_TABLES, Reads, Store, Table, TableKind,
@@ -104,7 +104,10 @@ pub(super) struct SavedImages {
 impl SavedImages {
     /// Those of a database that was just opened; `None` if it cannot have any. Removes other files and records.
     pub(super) fn open(store: &Store) -> Option<SavedImages> {
-        let files = store.derived_files()?;
+        let Some(files) = store.derived_files() else {
+            store.remove_derived_files(is_ours);
+            return None;
+        };
         // Nothing of this is needed: a check of the database tells what is damaged, and what was not removed does not count the next time either.
         let (records, others) = sound_records(store).unwrap_or_default();
         let saved = SavedImages { files, records: Mutex::new(records), saving: Mutex::default() };
@@ -148,26 +151,32 @@ impl SavedImages {
         let _ = self.files.remove(&file_of(table));
     }
 
+    /// Removes the file and the record of an index that is to have none; true if it had.
+    pub(super) fn discard(&self, store: &Store, table: &Table) -> Result<bool> {
+        let had_one = self.record(table).is_some();
+        self.remove(table.id());
+        if had_one {
+            self.write_records(store)?;
+        }
+        Ok(had_one)
+    }
+
     /// Removes all files, because there is no room for them. False if there was none.
     pub(super) fn remove_all(&self) -> bool {
         lock(&self.records).clear();
         self.remove_files(|_| true)
     }
 
-    /// Removes the files of images that `are_gone` says, whether they were completed or not; true if there were any.
+    /// Removes the files of images that `are_gone` says; true if there were any. What is not removed now is at the next opening.
     fn remove_files(&self, are_gone: impl Fn(&str) -> bool) -> bool {
-        let mut names = self.files.names().unwrap_or_default();
-        names.retain(|name| is_ours(name) && are_gone(name));
-        // What is not removed now is at the next opening.
-        names.iter().for_each(|name| drop(self.files.remove(name)));
-        !names.is_empty()
+        self.files.remove_those(|name| is_ours(name) && are_gone(name))
     }
 
     /// Saves an image that is of the checkpoint whose last transaction is `since`. It counts for the next opening once the store has made another checkpoint.
     ///
     /// # Errors
-    /// Those of the disk and of the store; `OutOfDiskSpace` also if there would not be as much room left as the file takes. Then there are no
-    /// files any more.
+    /// Those of the disk and of the store. If the disk is full, there are no files any more. `OutOfDiskSpace` also if there would not be as much
+    /// room left as the file takes: then this index has none.
     pub(super) fn write(
         &self,
         store: &Store,
@@ -175,6 +184,21 @@ impl SavedImages {
         since: u64,
         contents: &Contents,
     ) -> Result<()> {
+        self.forget(table);
+        // As much is to be left as it takes.
+        let has_room = || self.files.may_grow_by(contents.bytes().saturating_mul(2));
+        if !has_room() {
+            self.remove(table.id());
+            if !has_room() {
+                return Err(QueryError::new(
+                    ErrorCode::OutOfDiskSpace,
+                    format!(
+                        "too little room for a file of about {} bytes and as much besides",
+                        contents.bytes()
+                    ),
+                ));
+            }
+        }
         let written = self.try_write(store, (table, def), since, contents);
         if let Err(error) = &written {
             self.forget(table);
@@ -193,8 +217,6 @@ impl SavedImages {
         contents: &Contents,
     ) -> Result<()> {
         let record = Record { mark: bson::Uuid::new().bytes(), since };
-        self.forget(table);
-        self.files.expect_room(contents.bytes().saturating_mul(2))?;
         self.files.write(&file_of(table.id()), &record.identity(table, def), |out| contents.write_to(out))?;
         lock(&self.records).insert(table.id(), record);
         self.write_records(store)
@@ -302,6 +324,16 @@ impl Loading {
         }
         let (listed, by_number) = (0, BTreeMap::new());
         Ok(Loading { input, since, graph: Some(graph), contents, nodes, listed, by_number })
+    }
+
+    /// The last transaction in it.
+    pub(super) fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// How many nodes it has, with free ones.
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes
     }
 
     /// Bytes that it takes.

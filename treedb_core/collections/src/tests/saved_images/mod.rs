@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod kinds;
+mod room;
 
 use std::path::{Path, PathBuf};
 
@@ -128,7 +129,7 @@ fn an_image_that_is_missing_damaged_or_of_another_state_is_built_anew() {
     // Histories that part after the image: each follows its own.
     let copy = before.crash(Crash::Everything);
     let db = open(&copy).unwrap();
-    things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$gte": 700 } })).unwrap();
+    things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$gte": 900 } })).unwrap();
     db.close().unwrap();
     assert_eq!(reopened(&copy, &mut rng), (0, 1));
 }
@@ -216,6 +217,54 @@ fn two_threads_that_save_at_once_among_writes_leave_one_whole_file() {
     assert_eq!(reopened(&disk, &mut rng), (0, 1));
 }
 
+/// Whether any file in the directory has these bytes.
+fn has(disk: &SimDisk, bytes: &[u8]) -> bool {
+    let dir = Path::new("/data/documents");
+    let inner = ["", "log", "values", "derived"].map(|name| dir.join(name));
+    let all = inner
+        .iter()
+        .flat_map(|dir| disk.list(dir).unwrap_or_default().into_iter().map(|name| dir.join(name)));
+    all.filter_map(|path| disk.contents(&path))
+        .any(|file| file.windows(bytes.len()).any(|part| part == bytes))
+}
+
+#[test]
+fn an_encrypted_database_and_one_in_memory_write_no_image() {
+    let (mut rng, plain) = (Rng::new(14), SimDisk::new());
+    let vector: Vec<f32> = (0..DIMENSIONS).map(|at| 0.123 + at as f32).collect();
+    let with_vector = |options: Options, rng: &mut Rng| {
+        let db = Database::open_with("/data/documents", options).unwrap();
+        let elements: Vec<f64> = vector.iter().map(|element| f64::from(*element)).collect();
+        things(&db).insert_one(raw(&doc! { "_id": -1, "v": elements })).unwrap();
+        let db = saved_in(db, rng);
+        db.save_vector_images().unwrap();
+        db
+    };
+    let bytes = |vector: &[f32]| vector.iter().flat_map(|element| element.to_le_bytes()).collect::<Vec<u8>>();
+    let as_double = f64::from(vector[3]).to_le_bytes();
+    drop(with_vector(options(&plain), &mut rng));
+    assert!(files(&plain).len() == 1 && has(&plain, &bytes(&vector)) && has(&plain, &as_double));
+    let disk = SimDisk::new();
+    let encrypted = || {
+        let mut options = options(&disk);
+        options.key = Some(treedb_storage::Key::new([7; treedb_storage::Key::LEN]));
+        options
+    };
+    with_vector(encrypted(), &mut rng).close().unwrap();
+    assert!(!disk.exists(Path::new("/data/documents/derived")).unwrap());
+    assert!(!has(&disk, &bytes(&vector)) && !has(&disk, &as_double) && !has(&disk, &bytes(&vector[..2])));
+    // What there may be of before is removed, and nothing else.
+    let dir = Path::new("/data/documents/derived");
+    ["vector-7", "vector-9.new", "notes"].iter().for_each(|name| disk.overwrite(&dir.join(name), vec![1]));
+    Database::open_with("/data/documents", encrypted()).unwrap().close().unwrap();
+    assert_eq!(files(&disk), [dir.join("notes")]);
+    let memory = Arc::new(treedb_storage::disk::MemoryDisk::new());
+    let mut in_memory = options(&disk);
+    in_memory.disk = memory.clone();
+    with_vector(in_memory, &mut rng).close().unwrap();
+    assert!(!memory.exists(dir).unwrap());
+}
+
 #[test]
 fn only_files_of_images_are_removed() {
     let (disk, mut rng) = (SimDisk::new(), Rng::new(8));
@@ -256,4 +305,34 @@ fn a_transaction_that_is_older_than_the_saved_image_does_not_read_it() {
     (0..30).for_each(|_| search(&db, &mut rng));
     check_all(&db, &mut rng);
     assert_eq!(db.vector_memory_use().loaded, 1);
+}
+
+#[test]
+fn a_transaction_that_is_older_than_an_image_that_is_half_read_leaves_it_alone() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(10));
+    let db = saved(&disk, &mut rng);
+    let mut old = db.begin().unwrap();
+    let request = VectorSearchRequest::new("near", floats(&mut rng), 5_000).candidates(8_000);
+    let find = |old: &mut crate::Transaction| {
+        old.collection("shop.things").unwrap().vector_search(&request).unwrap().len()
+    };
+    assert_eq!(find(&mut old), DOCUMENTS as usize);
+    // Rows that the transaction does not know.
+    let new: Vec<_> = (0..100).map(|id| document(DOCUMENTS + id, &mut rng)).collect();
+    things(&db).insert_many(&new, true).unwrap();
+    (0..30).for_each(|_| search(&db, &mut rng));
+    db.save_vector_images().unwrap();
+    db.set_vector_memory(0);
+    db.set_vector_memory(1 << 30);
+    search(&db, &mut rng);
+    let half = db.vector_memory_use();
+    assert!(half.loaded == 0 && half.bytes > 0);
+    for _ in 0..50 {
+        assert_eq!(find(&mut old), DOCUMENTS as usize);
+    }
+    assert_eq!(db.vector_memory_use(), half);
+    (0..30).for_each(|_| search(&db, &mut rng));
+    check_all(&db, &mut rng);
+    let whole = db.vector_memory_use();
+    assert_eq!((whole.built, whole.loaded), (half.built, 1));
 }

@@ -44,6 +44,41 @@ fn a_derived_file_is_there_whole_and_of_its_identity_or_not_at_all() {
 }
 
 #[test]
+fn a_store_that_is_encrypted_or_in_memory_writes_no_derived_files_and_removes_those_that_it_finds() {
+    let disk = SimDisk::new();
+    let with_key = Options { key: Some(crate::Key::new([1; crate::Key::LEN])), ..options(&disk) };
+    let encrypted = Store::open_with(dir(), with_key).unwrap();
+    assert!(encrypted.derived_files().is_none());
+    let (path, other) = (dir().join("derived").join(NAME), dir().join("derived").join("other"));
+    [&path, &other].into_iter().for_each(|path| disk.overwrite(path, vec![1]));
+    assert!(encrypted.remove_derived_files(|name| name == NAME));
+    assert!(!disk.exists(&path).unwrap() && disk.exists(&other).unwrap());
+    assert!(!encrypted.remove_derived_files(|name| name == NAME));
+    let mut in_memory = options(&disk);
+    in_memory.disk = Arc::new(crate::disk::MemoryDisk::new());
+    assert!(Store::open_with(dir(), in_memory).unwrap().derived_files().is_none());
+    assert!(open(&SimDisk::new()).unwrap().derived_files().is_some());
+}
+
+#[test]
+fn what_goes_on_writing_after_a_failed_write_gets_the_same_error() {
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    let files = store.derived_files().unwrap();
+    disk.set_room(Some(disk.used() + 100_000));
+    let mut failures = Vec::new();
+    let result = files.write(NAME, &OF, |out| {
+        for _ in 0..10 {
+            failures.extend(out.write_all(&[7; 50_000]).err().map(|error| error.to_string()));
+        }
+        Ok(())
+    });
+    assert!(matches!(result, Err(Error::DiskFull { .. })), "{result:?}");
+    assert!(failures.len() > 2 && failures.iter().all(|failure| *failure == failures[0]), "{failures:?}");
+    assert!(files.names().unwrap().is_empty());
+}
+
+#[test]
 fn names_of_local_tables_are_refused_but_where_they_are_asked_for() {
     let store = open(&SimDisk::new()).unwrap();
     let mut txn = store.begin_write().unwrap();
@@ -99,7 +134,11 @@ fn what_is_recovered_without_the_newest_checkpoint_is_of_a_later_transaction_tha
     for round in 0..3 {
         let store = open(&disk).unwrap();
         let reads = store.begin_read().unwrap();
-        assert!(store.stats().txn > since, "{round}");
+        let stats = store.stats();
+        assert!(stats.txn > since, "{round}");
+        // As many as there were, about: what was recovered is one.
+        assert!(stats.commits() > 2 && stats.commits() < 100, "{stats:?}");
+        assert!(stats.commits_since_checkpoint() < 20, "{stats:?}");
         let table = reads.table("rows").unwrap().unwrap();
         let ranges = reads.new_rows(&table, since).unwrap();
         assert!((2..12).all(|row| ranges.iter().any(|range| range.contains(&row))), "{round}");
