@@ -189,7 +189,7 @@ impl Database {
 
     /// Sets how many bytes of memory the copies of vector indexes may take, which answer searches faster than the indexes do, and the
     /// graphs of those that are being built, together. By default a quarter of the memory that this process may use, at least 1 GiB, or [`Options::cache_bytes`] if that is set; with
-    /// 0 there are none. A copy that does not fit replaces those that no search has used for some seconds.
+    /// 0 there are none. A copy that does not fit replaces those that no search has used for some seconds. [`Database::close`] saves them in files.
     pub fn set_vector_memory(&self, bytes: u64) {
         self.engine.set_vector_memory(bytes);
     }
@@ -209,14 +209,28 @@ impl Database {
         self.engine.set_vector_build_threads(threads);
     }
 
+    /// Saves the copies of vector indexes that are in memory in files, in the directory `derived` of the database: after the next opening the first searches read them instead of building them anew.
+    /// [`Database::close`] does so too. The files may be removed at any time.
+    ///
+    /// # Errors
+    /// Those of the disk and of the storage engine. An index whose file would not leave as much room on the disk as it takes has none; if the disk is full, none has.
+    pub fn save_vector_images(&self) -> Result<()> {
+        Ok(self.engine.save_vector_images()?)
+    }
+
+    /// Sets whether [`Database::close`] saves them, which takes as long as writing them: true by default.
+    pub fn set_save_vector_images_at_close(&self, saves: bool) {
+        self.engine.set_save_vector_images_at_close(saves);
+    }
+
     /// The key/value store underneath: statistics, checkpoints, backup, compaction, tables of your own. The tables named
     /// `catalog`, `rows/..`, `index/..` and `changes..` are those of the collections.
     pub fn store(&self) -> &Store {
         self.engine.store()
     }
 
-    /// Writes a checkpoint and closes the files, when this is the last handle. Dropping all handles is enough: what was
-    /// committed is recovered when the database is opened again.
+    /// Saves the copies of vector indexes that are in memory ([`Database::save_vector_images`]) and writes a checkpoint, whether there are other handles or not, and closes the files when this is the last one. Dropping all handles is enough for what was
+    /// committed, which is recovered when the database is opened again, but saves no copies of vector indexes.
     ///
     /// # Errors
     /// Those of the storage engine.

@@ -38,6 +38,8 @@ pub struct Config {
     pub vector_memory: Option<u64>,
     /// Threads that build a vector index; `None` for as many as there are cores.
     pub vector_build_threads: Option<usize>,
+    /// Whether stopping saves the copies of vector indexes in files.
+    pub save_vector_images: bool,
     /// The durability of writes that do not specify one.
     pub durability: Durability,
     /// Whether changes are recorded, for change streams.
@@ -267,6 +269,7 @@ mod tests {
             cache_bytes: None,
             vector_memory: None,
             vector_build_threads: None,
+            save_vector_images: true,
             durability: Durability::Durable,
             changes: Changes::Off,
             mongo,

@@ -224,7 +224,7 @@ impl Families {
         self.count(
             "storage_commits",
             "Commits of the storage engine since the database was created",
-            stats.txn,
+            stats.commits(),
         );
         self.bytes("log", "Command log since the last checkpoint: what recovery would read", stats.log.bytes);
         self.gauge("log_segments", "Segments of the command log", stats.log.segments as u64);
@@ -243,7 +243,7 @@ impl Families {
         self.gauge(
             "checkpoint_age_commits",
             "Commits since the last checkpoint",
-            stats.txn.saturating_sub(stats.checkpoint),
+            stats.commits_since_checkpoint(),
         );
         self.timings(
             "write_stalls",

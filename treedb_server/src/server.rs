@@ -117,10 +117,12 @@ impl Server {
         let (changes, authentication, first_user) =
             (config.changes, config.authentication, config.first_user);
         let (vector_memory, build_threads) = (config.vector_memory, config.vector_build_threads);
+        let saves_images = config.save_vector_images;
         let open = move || {
             let database = Database::open_with(dir, options)?;
             vector_memory.into_iter().for_each(|bytes| database.set_vector_memory(bytes));
             build_threads.into_iter().for_each(|threads| database.set_vector_build_threads(threads));
+            database.set_save_vector_images_at_close(saves_images);
             let wanted = match changes {
                 Changes::Unspecified if database.change_log_is_configured()? => None,
                 Changes::Unspecified => Some(Some(ChangeLogOptions::default())),

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use bson::Document;
 
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::{CheckReport, Durability, Options, ReadTxn, Reads, Stats, Store, WriteTxn};
+use treedb_storage::{
+    CheckReport, Durability, Error as StoreError, Options, ReadTxn, Reads, Stats, Store, WriteTxn,
+};
 
 use crate::Collection;
 use crate::catalog::Catalog;
@@ -104,6 +106,7 @@ impl Database {
             catalog.images().set_limit(bytes);
         }
         txn.commit()?;
+        catalog.images().keep_in_files(&store);
         let database = Database {
             inner: Arc::new(Inner {
                 ttl_monitor: TtlMonitor::default(),
@@ -128,7 +131,8 @@ impl Database {
     /// Sets how many bytes the images of vector indexes may take: graphs in memory that answer vector searches about ten times as
     /// fast as the tables of the indexes do. They are built by the first searches, follow every write, and are dropped where they take
     /// more, or for those of other indexes if no search has used them for some seconds. With 0 there are none. By default a quarter of the
-    /// memory that this process may use, at least 1 GiB, or [`Options::cache_bytes`] if that is set.
+    /// memory that this process may use, at least 1 GiB, or [`Options::cache_bytes`] if that is set. [`Self::close`] saves
+    /// them in files, unless the database is encrypted or in memory: see [`Self::save_vector_images`].
     ///
     /// The graphs of indexes that are being built may take what they leave, together: rows that do not fit are added one by one to the
     /// index's table, which is slower. Some 20 MB beyond it hold what is being read and linked.
@@ -144,6 +148,12 @@ impl Database {
     /// The same with its limit, what builds take, and how many indexes have an image.
     pub fn vector_memory_use(&self) -> VectorMemory {
         self.inner.catalog.images().memory()
+    }
+
+    /// Sets whether [`Self::close`] saves the images of vector indexes ([`Self::save_vector_images`]), which takes as long as writing them: true
+    /// by default. Those that were saved before are read in any case.
+    pub fn set_save_vector_images_at_close(&self, saves: bool) {
+        self.inner.catalog.images().set_saved_at_close(saves);
     }
 
     /// Sets how many threads build the graph of a vector index that is created; 0, the default, for as many as there are cores. The
@@ -289,9 +299,40 @@ impl Database {
         Ok(names)
     }
 
-    /// Writes all changes to the page file, durably, and truncates the log.
+    /// Writes all changes to the page file, durably, and truncates the log. If there is no room for that, it removes the
+    /// [saved images](Self::save_vector_images) of vector indexes, and tries again.
     pub fn checkpoint(&self) -> Result<()> {
-        Ok(self.inner.store.checkpoint()?)
+        let Inner { catalog, store, .. } = &*self.inner;
+        match store.checkpoint() {
+            Err(StoreError::DiskFull { .. }) if catalog.images().remove_files() => Ok(store.checkpoint()?),
+            made => Ok(made?),
+        }
+    }
+
+    /// Saves the images of vector indexes ([`Self::set_vector_memory`]) in files of the directory `derived`, as they are in a checkpoint that this makes: after the next opening the
+    /// first searches read them, and what was changed since, instead of building them. [`Self::close`] does the same. A file is about as large as the image; it is removed with the index, and
+    /// anyone may remove it. Images that one search would build, those that the last searches left incomplete or out of date after many writes, and those that are saved already are left out.
+    ///
+    /// # Errors
+    /// Those of the checkpoint; of the disk. If it is full, there are no saved images any more. If it would not have as much room left as a file
+    /// takes, that index has none, and the others are saved.
+    pub fn save_vector_images(&self) -> Result<()> {
+        let Inner { catalog, store, .. } = &*self.inner;
+        if !catalog.images().has_any_to_save() {
+            return Ok(());
+        }
+        self.checkpoint()?;
+        let metas = self.all_metas(&store.begin_read()?)?;
+        let mut result = Ok(());
+        for meta in metas {
+            let (any, saved) = catalog.images().save(store, &meta);
+            result = result.and(saved);
+            // From here on they count, also if this process is killed while it saves those of the next collection.
+            if any {
+                self.checkpoint()?;
+            }
+        }
+        result
     }
 
     /// Verifies the whole database: every page reachable once, order and checksums, every document valid, every index
@@ -383,9 +424,20 @@ impl Database {
         self.inner.store.stats()
     }
 
-    /// Checkpoints and closes. Other handles and open cursors keep the files open until they are dropped.
+    /// [Saves images of vector indexes](Self::save_vector_images), which are not needed, so that they cannot be saved is only logged; makes a
+    /// [checkpoint](Self::checkpoint), and closes. All of this but the last is done whether there are other handles or not. These and open cursors keep the files open until they
+    /// are dropped. Dropping the last handle closes too, but saves no images.
     pub fn close(self) -> Result<()> {
         self.inner.ttl_monitor.stop_if_last(&|| Arc::strong_count(&self.inner));
+        if self.inner.catalog.images().are_saved_at_close()
+            && let Err(error) = self.save_vector_images()
+        {
+            tracing::warn!(%error, "the images of vector indexes are not saved while the database is closed");
+        }
+        // It makes room for the store's own if the disk is full.
+        if let Err(error) = self.checkpoint() {
+            tracing::warn!(%error, "the checkpoint before the database is closed failed");
+        }
         match Arc::try_unwrap(self.inner) {
             Ok(inner) => Ok(inner.store.close()?),
             Err(shared) => Ok(shared.store.checkpoint()?),
@@ -403,7 +455,8 @@ impl Database {
         durability: Option<Durability>,
         work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        match self.try_edit(namespace, create.then(Document::new).as_ref(), durability, work)? {
+        let done = self.try_edit(namespace, create.then(Document::new).as_ref(), durability, work);
+        match done.inspect_err(|error| self.note_full(error))? {
             Edited::Done(done) => Ok(done),
             Edited::Blocked(_) => Err(conflict(namespace)),
         }
@@ -431,11 +484,25 @@ impl Database {
     ) -> Result<Option<T>> {
         let mut turn = Turn::new(&self.inner.intents);
         loop {
-            match self.try_edit(namespace, create, durability, &mut work)? {
-                Edited::Done(done) => return Ok(done),
-                Edited::Blocked(owner) => turn.wait(owner, namespace)?,
+            match self.try_edit(namespace, create, durability, &mut work) {
+                Ok(Edited::Done(done)) => return Ok(done),
+                Ok(Edited::Blocked(owner)) => turn.wait(owner, namespace)?,
+                // Nothing was changed.
+                Err(error) if self.make_room_after(&error) => {}
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    /// If a write failed because the disk is full, removes the [saved images](Self::save_vector_images) of vector indexes; true if there were
+    /// any, so that the next one may succeed.
+    pub(crate) fn make_room_after(&self, error: &QueryError) -> bool {
+        error.code == ErrorCode::OutOfDiskSpace && self.inner.catalog.images().remove_files()
+    }
+
+    /// The same of a write that is not tried again.
+    pub(crate) fn note_full(&self, error: &QueryError) {
+        self.make_room_after(error);
     }
 
     fn try_edit<T>(

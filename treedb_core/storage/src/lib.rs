@@ -68,10 +68,11 @@ pub use cipher::Key;
 #[cfg(feature = "leveldb")]
 pub use kv::leveldb;
 pub use kv::{
-    BackupProgress, Batch, Bounds, CacheStats, CheckReport, CompactProgress, Cursor, Durability, Entry,
-    KeyBuf, LogStats, MAX_KEY, MAX_NAME, MAX_VALUE, Options, PageCounts, Range, ReadTxn, Reader, Reads, Rows,
-    Savepoint, SharedReadTxn, Snapshot, Stats, Store, Table, TableKind, TableStats, TableVersion, Timings,
-    TypedKey, TypedRange, TypedTable, TypedValue, ValueLogStats, WriteCursor, WriteTxn, backoff,
+    BackupProgress, Batch, Bounds, CacheStats, CheckReport, CompactProgress, Cursor, DerivedFiles,
+    DerivedReader, DerivedWriter, Durability, Entry, Identity, KeyBuf, LOCAL_TABLES, LogStats, MAX_KEY,
+    MAX_NAME, MAX_VALUE, Options, PageCounts, Range, ReadTxn, Reader, Reads, Rows, Savepoint, SharedReadTxn,
+    Snapshot, Stats, Store, Table, TableKind, TableStats, TableVersion, Timings, TypedKey, TypedRange,
+    TypedTable, TypedValue, ValueLogStats, WriteCursor, WriteTxn, backoff,
 };
 #[cfg(feature = "dup-tables")]
 pub use kv::{DupCursor, DupValues, MAX_DUP_VALUE, Pairs, TypedDupTable, TypedPairs, TypedValues};

@@ -184,6 +184,7 @@ fn config(settings: Settings) -> Result<Config, Failure> {
         cache_bytes: settings.cache_bytes.map(|bytes| bytes.0),
         vector_memory: settings.vector_memory.map(|bytes| bytes.0),
         vector_build_threads: settings.vector_build_threads.map(|threads| size(threads.0)),
+        save_vector_images: settings.save_vector_images.is_none_or(|choice| choice.0 != OnOff::Off),
         durability: match settings.durability.map(|choice| choice.0) {
             Some(DurabilityName::Durable) | None => Durability::Durable,
             Some(DurabilityName::Relaxed) => Durability::Relaxed,

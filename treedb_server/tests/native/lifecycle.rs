@@ -82,6 +82,7 @@ fn with_limits(limits: Limits, test: impl FnOnce(std::net::SocketAddr)) {
         cache_bytes: None,
         vector_memory: None,
         vector_build_threads: None,
+        save_vector_images: true,
         mongo: "127.0.0.1:0".parse().unwrap(),
         replica_set: None,
         advertised: None,

@@ -16,7 +16,9 @@ mod pipelines;
 mod planner;
 mod point_lookup;
 mod projections;
+
 mod rebuilds;
+mod saved_images;
 mod several_vectors;
 mod special;
 mod top_k;

@@ -181,7 +181,8 @@ impl WriteBatch {
         if self.failed {
             return Err(ended());
         }
-        self.txn.ok_or_else(ended)?.commit_with(durability)?;
+        let committed = self.txn.ok_or_else(ended)?.commit_with(durability).map_err(QueryError::from);
+        committed.inspect_err(|error| self.db.note_full(error))?;
         if self.recorded {
             self.db.after_commit();
         }
@@ -225,7 +226,7 @@ impl WriteBatch {
                 self.txn = Some(txn);
                 continue;
             }
-            let done = done?;
+            let done = done.inspect_err(|error| db.note_full(error))?;
             let meta = Arc::clone(&edit.meta);
             edit.finish()?;
             self.metas.insert(namespace, meta);

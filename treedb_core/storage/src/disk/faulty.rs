@@ -30,6 +30,12 @@ impl FaultyDisk {
 }
 
 impl Disk for FaultyDisk {
+    fn is_lasting(&self) -> bool {
+        self.inner.is_lasting()
+    }
+    fn free_bytes(&self, dir: &Path) -> Option<u64> {
+        self.inner.free_bytes(dir)
+    }
     fn open(&self, path: &Path, create: bool) -> Result<Arc<dyn DiskFile>> {
         let file = self.inner.open(path, create)?;
         Ok(Arc::new(FaultyFile { file, disk: self.clone(), path: path.to_path_buf() }))

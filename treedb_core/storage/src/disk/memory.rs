@@ -45,6 +45,10 @@ impl MemoryDisk {
 }
 
 impl Disk for MemoryDisk {
+    fn is_lasting(&self) -> bool {
+        false
+    }
+
     fn open(&self, path: &Path, create: bool) -> Result<Arc<dyn DiskFile>> {
         let mut names = self.names();
         let file = match names.files.get(path) {

@@ -37,6 +37,12 @@ use crate::Result;
 /// removed name, of a directory too, is durable after [`Disk::sync_dir`] of the directory it is in returned `Ok`.
 /// Nothing else is promised.
 pub trait Disk: Send + Sync + 'static {
+    /// False if files are gone with the last handle, so that nothing needs to be written for a later opening only.
+    fn is_lasting(&self) -> bool;
+    /// Bytes that files in `dir` may still grow by, if that is known.
+    fn free_bytes(&self, _dir: &Path) -> Option<u64> {
+        None
+    }
     /// Opens `path` for reading and writing; creates it, empty, when `create` is set and it does not exist.
     fn open(&self, path: &Path, create: bool) -> Result<Arc<dyn DiskFile>>;
     /// True if the file exists.

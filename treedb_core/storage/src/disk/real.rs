@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
 use rustix::io::Errno;
 
 use super::map::Mapping;
@@ -30,6 +30,15 @@ fn failed(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
 }
 
 impl Disk for RealDisk {
+    fn is_lasting(&self) -> bool {
+        true
+    }
+
+    fn free_bytes(&self, dir: &Path) -> Option<u64> {
+        let about = statvfs(dir).ok()?;
+        Some(about.f_bavail.saturating_mul(about.f_frsize))
+    }
+
     fn open(&self, path: &Path, create: bool) -> Result<Arc<dyn DiskFile>> {
         let file = OpenOptions::new()
             .read(true)

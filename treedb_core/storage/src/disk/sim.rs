@@ -301,6 +301,15 @@ impl State {
 }
 
 impl Disk for SimDisk {
+    fn is_lasting(&self) -> bool {
+        true
+    }
+
+    fn free_bytes(&self, _: &Path) -> Option<u64> {
+        let state = self.state();
+        state.room.map(|room| room.saturating_sub(state.medium.used()))
+    }
+
     fn open(&self, path: &Path, create: bool) -> Result<Arc<dyn DiskFile>> {
         let mut state = self.state();
         state.alive("open", path)?;

@@ -22,6 +22,9 @@ use crate::{Error, Result};
 /// The longest name of a table, in bytes.
 pub const MAX_NAME: usize = 512;
 
+/// What the names of *local* tables begin with: what is in them is of this directory, not of its contents, so it is in no backup.
+pub const LOCAL_TABLES: &str = "treedb.local/";
+
 /// What a table maps to values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableKind {
@@ -69,6 +72,11 @@ impl Table {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether it is one of the [local tables](LOCAL_TABLES).
+    pub(super) fn is_local(&self) -> bool {
+        self.name.starts_with(LOCAL_TABLES)
     }
 
     /// What it maps.

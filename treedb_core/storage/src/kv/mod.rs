@@ -34,6 +34,7 @@
 //! | `recover` | opening: the newest checkpoint and the log's frames after it |
 //! | `checkpoint` | bringing the page file up to date, and the thread that does it |
 //! | `backup` | copies of a live store, into a directory or a stream |
+//! | `derived` | [`DerivedFiles`]: what was made of tables, kept in files |
 //! | `maintenance` | transactions that move pages and values but change no content |
 //! | `stalls` | how writers are slowed down gradually, before something has to hold them up |
 //! | `read_ahead` | whether the system reads ahead in the files |
@@ -47,6 +48,7 @@
 //! pages     the page file: trees of tables, and the catalog tree
 //! log/      the command log: changes since the page file's last checkpoint
 //! values/   the value log: values too large for a page
+//! derived/  what was made of tables and can be made again: may be removed at any time
 //! LOCK      locked while a process has the directory open
 //! ```
 //!
@@ -79,6 +81,7 @@ mod codec;
 mod command;
 mod compact;
 mod cursor;
+mod derived;
 #[cfg(feature = "dup-tables")]
 mod dup;
 #[cfg(not(feature = "dup-tables"))]
@@ -123,11 +126,12 @@ pub use crate::wal::{LogStats, Timings};
 pub use backoff::backoff;
 pub use backup::BackupProgress;
 pub use batch::Batch;
-pub use catalog::{MAX_NAME, Table, TableKind};
+pub use catalog::{LOCAL_TABLES, MAX_NAME, Table, TableKind};
 pub use check::CheckReport;
 pub use codec::{KeyBuf, TypedKey, TypedValue};
 pub use compact::CompactProgress;
 pub use cursor::{Cursor, Range, Rows};
+pub use derived::{DerivedFiles, DerivedReader, DerivedWriter, Identity};
 #[cfg(feature = "dup-tables")]
 pub use dup::{DupCursor, DupValues, MAX_DUP_VALUE, Pairs, TypedDupTable, TypedPairs, TypedValues};
 pub use edit::MAX_VALUE;

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use super::changed_rows::ChangedRows;
 use super::checkpoint::Worker;
 use super::command::{BadCommand, Commands, FORMAT};
+use super::derived::DERIVED;
 use super::dup;
 use super::edit::{Edit, Outcome, Writer};
 use super::large_values::{DeadValues, decode_state};
@@ -77,7 +78,9 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
     let mut writer = Writer::new(alloc, catalog, options.pending_bytes);
     writer.logged = log.stats().bytes;
     let dead = DeadValues::default();
-    replay(&pager, &values, &dead, &mut writer, &mut frames, &dir.join(LOG))?;
+    // If the other meta page is damaged, it may be that of a later checkpoint.
+    let skipped = if opened.other.is_some() { MOST_IN_A_CHECKPOINT } else { 0 };
+    replay(&pager, &values, &dead, &mut writer, (&mut frames, &dir.join(LOG)), skipped)?;
     #[cfg(feature = "optimistic")]
     let recent_commits = RecentCommits::new(options.optimistic_bytes);
     let inner = Inner {
@@ -123,10 +126,15 @@ fn open_values(
 /// system contains.
 const UNFINISHED: [&str; 5] = [LOCK_FILE, LOG, VALUES, "pages.new", "lost+found"];
 
-/// Refuses to create a store among another program's files.
+/// Refuses to create a store among another program's files, and where one was.
 fn refuse_foreign(disk: &dyn Disk, dir: &Path) -> Result<()> {
-    match disk.list(dir)?.iter().find(|name| !UNFINISHED.contains(&name.as_str())) {
+    let names = disk.list(dir)?;
+    match names.iter().find(|name| !UNFINISHED.contains(&name.as_str())) {
         None => Ok(()),
+        // Made from tables, so there was a page file.
+        Some(derived) if derived == DERIVED && names.iter().any(|name| name == LOG) => {
+            Err(Error::Corrupt(Box::new(lost_page_file(dir))))
+        }
         Some(foreign) => Err(Error::Invalid(format!(
             "{}: {foreign:?} is in it, but no TreeDB database: name an empty directory, or one that does not exist",
             dir.display()
@@ -196,17 +204,24 @@ fn lost_page_file(dir: &Path) -> Corruption {
     }
 }
 
-/// Applies the frames to the checkpoint, as one transaction that readers then begin with.
+/// More transactions than there are between two checkpoints: at a million a second, those of seven weeks.
+pub(super) const MOST_IN_A_CHECKPOINT: u64 = 1 << 42;
+
+/// Applies the frames to the checkpoint, as one transaction that readers then begin with. It skips some numbers.
+///
+/// Whoever knows a durable checkpoint of this store's history ([`super::derived`]) may conclude that what was changed after it is on pages of later
+/// transactions ([`super::Reads::new_rows`]). Among the frames may be some that a later checkpoint has than the one they are applied to,
+/// if that one's meta page is damaged: then the transaction has to be later than that checkpoint.
 fn replay(
     pager: &Pager,
     values: &ValueLog,
     dead: &DeadValues,
     writer: &mut Writer,
-    frames: &mut Recovery,
-    log: &Path,
+    (frames, log): (&mut Recovery, &Path),
+    skipped: u64,
 ) -> Result<()> {
     let mut any = false;
-    pager.begin(&mut writer.alloc);
+    pager.begin_later(&mut writer.alloc, skipped);
     while let Some(frame) = frames.next()? {
         any = true;
         let bad = |bad: BadCommand| {

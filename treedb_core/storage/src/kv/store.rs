@@ -13,7 +13,7 @@ use super::large_values::DeadValues;
 #[cfg(feature = "optimistic")]
 use super::optimistic::RecentCommits;
 use super::options::{Durability, Options};
-use super::recover;
+use super::recover::{self, MOST_IN_A_CHECKPOINT};
 use super::snapshot::{ReadTxn, Snapshot};
 use super::write::WriteTxn;
 use super::writer_lock::WriterLock;
@@ -95,6 +95,19 @@ pub struct Stats {
     pub stalls: Timings,
     /// Checkpoints that were completed.
     pub checkpoints: Timings,
+}
+
+impl Stats {
+    /// Commits since the store was created.
+    pub fn commits(&self) -> u64 {
+        // A recovery may skip numbers of transactions, always so many.
+        self.txn % MOST_IN_A_CHECKPOINT
+    }
+
+    /// Commits since the last durable checkpoint.
+    pub fn commits_since_checkpoint(&self) -> u64 {
+        self.commits().saturating_sub(self.checkpoint % MOST_IN_A_CHECKPOINT)
+    }
 }
 
 impl Store {

@@ -17,6 +17,12 @@ pub struct TableVersion {
 }
 
 impl TableVersion {
+    /// The last transaction that may have changed the table: the state is that of all snapshots since, up to the one that told it. 0 for an
+    /// empty table.
+    pub fn changed(&self) -> u64 {
+        self.root.1
+    }
+
     pub(super) fn of(reads: &(impl Reads + ?Sized), table: &Table) -> Result<TableVersion> {
         let root = reads.root(table)?;
         let pager = reads.context().pager;

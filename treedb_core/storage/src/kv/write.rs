@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::arena::Arena;
 use super::batch::Batch;
-use super::catalog::{self, MAX_NAME, Table, TableKind};
+use super::catalog::{self, LOCAL_TABLES, MAX_NAME, Table, TableKind};
 use super::command::{Command, Commands, FORMAT};
 use super::dup;
 use super::edit::{Edit, Outcome, Writer, check_limits, check_row};
@@ -111,9 +111,28 @@ impl WriteTxn {
         }
     }
 
-    /// Creates a table. `TableMismatch` if the name is taken; `Invalid` for an empty name or one over [`MAX_NAME`]
-    /// bytes.
+    /// Creates a table. `TableMismatch` if the name is taken; `Invalid` for an empty name, one over [`MAX_NAME`]
+    /// bytes, or one of a [local table](LOCAL_TABLES).
     pub fn create_table(&mut self, name: &str, kind: TableKind) -> Result<Table> {
+        refuse_local(name)?;
+        self.create_any_table(name, kind)
+    }
+
+    /// The [local table](LOCAL_TABLES) of this name, which begins as all of theirs do; created if there is none.
+    ///
+    /// # Errors
+    /// As [`WriteTxn::open_table`]; `Invalid` for another name.
+    pub fn open_local_table(&mut self, name: &str, kind: TableKind) -> Result<Table> {
+        if !name.starts_with(LOCAL_TABLES) {
+            return Err(Error::Invalid(format!("{name:?}: a local table's name begins with {LOCAL_TABLES}")));
+        }
+        match self.table(name)? {
+            Some(table) => table.expect(kind).map(|()| table),
+            None => self.create_any_table(name, kind),
+        }
+    }
+
+    fn create_any_table(&mut self, name: &str, kind: TableKind) -> Result<Table> {
         dup::check_kind(kind)?;
         self.check_name(name)?;
         let id = {
@@ -143,6 +162,7 @@ impl WriteTxn {
     /// [`WriteTxn::create_table`].
     pub fn rename_table(&mut self, old: &str, new: &str) -> Result<bool> {
         let Some(table) = self.table(old)? else { return Ok(false) };
+        refuse_local(old).and_then(|()| refuse_local(new))?;
         if old != new {
             self.check_name(new)?;
             self.change()?.run(&Command::Rename { table: table.id, old, new })?;
@@ -435,6 +455,16 @@ impl WriteTxn {
         let last = inner.log.last_lsn();
         drop(self);
         inner.log.wait_durable(last)
+    }
+}
+
+/// Refuses the name of a table that is of the directory, not of its contents: a backup leaves it out.
+fn refuse_local(name: &str) -> Result<()> {
+    match name.starts_with(LOCAL_TABLES) {
+        true => {
+            Err(Error::Invalid(format!("{name:?}: names that begin with {LOCAL_TABLES} are TreeDB's own")))
+        }
+        false => Ok(()),
     }
 }
 

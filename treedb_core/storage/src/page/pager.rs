@@ -255,7 +255,13 @@ impl Pager {
 
     /// Begins a transaction: frees what no reader or checkpoint keeps any more.
     pub fn begin(&self, alloc: &mut Allocator) {
-        alloc.begin(self.slots.current() + 1);
+        self.begin_later(alloc, 0);
+    }
+
+    /// Begins a transaction whose number is so many after the next one.
+    #[inline]
+    pub fn begin_later(&self, alloc: &mut Allocator, skipped: u64) {
+        alloc.begin(self.slots.current().saturating_add(1).saturating_add(skipped));
         let mut pins = std::mem::take(&mut alloc.pins);
         pins.clear();
         self.slots.survey(&mut pins);

@@ -10,8 +10,8 @@ const LINKS: usize = 2;
 /// The chains.
 #[derive(Debug, Clone)]
 pub(super) struct Above {
-    records: Records<u32>,
-    free: Vec<u32>,
+    pub(super) records: Records<u32>,
+    pub(super) free: Vec<u32>,
 }
 
 impl Above {

@@ -16,10 +16,12 @@
 //! | `nodes` | the graph as a store of nodes |
 //! | `build` | adding many vectors, by several threads |
 //! | `threads` | work that is divided among threads |
+//! | `bytes` | a graph as bytes of a file |
 
 mod above;
 mod among;
 mod build;
+mod bytes;
 mod nodes;
 mod records;
 mod search;
@@ -28,6 +30,7 @@ mod vectors;
 
 pub use among::Way;
 pub use build::Builder;
+pub use bytes::GraphReader;
 pub use records::Records;
 pub use search::{Query, Searcher};
 pub use threads::{Host, Undisturbed};

@@ -132,6 +132,25 @@ impl<T: Copy + Default> Records<T> {
         segment.own(self.len << self.shift, self.in_lines).get_mut(at..at + self.len).unwrap_or(&mut [])
     }
 
+    /// The records, those of a segment at a time.
+    pub(super) fn segments(&self) -> impl Iterator<Item = &[T]> {
+        let segments = self.branches.iter().flat_map(|branch| branch.iter()).enumerate();
+        segments.map(|(at, segment)| {
+            let records = self.count.saturating_sub(at << self.shift).min(1 << self.shift);
+            segment.elements.get(segment.from..segment.from + records * self.len).unwrap_or(&[])
+        })
+    }
+
+    /// Adds so many records of zeros, but no more than a segment has, for writing. To be called only where the last segment is full.
+    pub(super) fn push_segment(&mut self, records: usize) -> &mut [T] {
+        let (branch, segment, _) = self.place(self.count);
+        let records = records.min(1 << self.shift);
+        (0..records).for_each(|_| self.push());
+        let Some(branch) = self.branches.get_mut(branch) else { return &mut [] };
+        let Some(segment) = Arc::make_mut(branch).get_mut(segment) else { return &mut [] };
+        segment.own(self.len << self.shift, self.in_lines).get_mut(..records * self.len).unwrap_or(&mut [])
+    }
+
     /// Where a record is: branch, segment, and the element it begins at among those of the segment's records.
     #[inline]
     fn place(&self, number: usize) -> (usize, usize, usize) {

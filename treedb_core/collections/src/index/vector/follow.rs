@@ -27,10 +27,10 @@ use crate::read::view::View;
 
 /// Elements of vectors that a search reads for an image that is being built: some milliseconds.
 #[cfg(not(test))]
-const STEP_ELEMENTS: usize = 1 << 20;
+pub(super) const STEP_ELEMENTS: usize = 1 << 20;
 /// Small in tests, so that writes come between the parts of a build.
 #[cfg(test)]
-const STEP_ELEMENTS: usize = 1 << 13;
+pub(super) const STEP_ELEMENTS: usize = 1 << 13;
 
 /// So many times as much is read at once of what is new: most of that is links, or on new pages, but has not changed.
 #[cfg(not(test))]
@@ -39,7 +39,7 @@ const FOLLOWED_STEPS: usize = 16;
 const FOLLOWED_STEPS: usize = 1;
 
 /// Bytes of an entry of a map of nodes, with what the map needs besides.
-const MAP_ENTRY: usize = 32;
+pub(super) const MAP_ENTRY: usize = 32;
 
 /// How far an image is.
 #[derive(Debug, PartialEq, Eq)]
@@ -78,6 +78,12 @@ pub(super) struct Follower {
 }
 
 impl Follower {
+    /// That of an image that was saved with what was committed up to transaction `since`; `nodes` all have a vector.
+    pub(super) fn of_saved(nodes: BTreeMap<u64, u32>, since: u64) -> Follower {
+        let vectors = nodes.len();
+        Follower { nodes, vectors, since, documents_since: since, newest: since, ..Follower::default() }
+    }
+
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> u64 {
         (MAP_ENTRY * self.nodes.len() + size_of::<u64>() * self.linked.capacity()) as u64

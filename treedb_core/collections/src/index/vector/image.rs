@@ -1,7 +1,8 @@
 //! Images of vector indexes: graphs in memory, which answer searches of one state of an index.
 //!
-//! An image is derived data. It is never written and always exact for its version of the index's table: a search uses one only if its
-//! snapshot sees that version. The first searches build it, a part each (see [`super::follow`]); after a write the next search brings it
+//! An image is derived data, and always exact for its version of the index's table: a search uses one only if its
+//! snapshot sees that version. The first searches build it, a part each (see [`super::follow`]), unless it was saved when the database was
+//! open before (see [`super::saved`]); after a write the next search brings it
 //! up to date from the rows that changed, or the next ones, after many writes: where it is if no other search uses it, otherwise a
 //! clone of it, which shares what has not changed. Searches of older snapshots, of transactions in progress and of indexes whose
 //! image is not complete or does not fit in memory read the table.
@@ -12,7 +13,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use treedb_query::access::RowId;
@@ -20,14 +21,17 @@ use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
 use treedb_query::query::interrupt;
 use treedb_storage::disk::memory_limit;
-use treedb_storage::{Reads, Table, TableVersion};
+use treedb_storage::{Reads, Store, Table, TableVersion};
 use treedb_vector::memory::{MemoryGraph, Records};
 
-use super::follow::{Follower, Progress};
+use super::follow::{Follower, Progress, STEP_ELEMENTS};
 use super::graph::empty_image;
 use super::row_nodes::RowNodes;
+use super::saved::{Loading, SavedImages};
 use super::workspace::Workspace;
 use crate::read::view::View;
+
+mod saving;
 
 /// Bytes that the images of a database may take, unless it is told otherwise: at least so many, and so much of the memory of this
 /// process.
@@ -55,7 +59,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    fn new(def: &VectorDef) -> Contents {
+    pub(super) fn new(def: &VectorDef) -> Contents {
         let (graph, numbers) = (empty_image(def), Records::new(1));
         Contents { graph, numbers, rows: Vec::new() }
     }
@@ -107,7 +111,12 @@ impl Contents {
         self.number(node) != 0
     }
 
-    fn bytes(&self) -> u64 {
+    /// Whether more than a fifth of the nodes are free: of vectors that were removed.
+    pub(super) fn has_many_free_nodes(&self) -> bool {
+        self.graph.free_nodes().len() > self.graph.len() / 4
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
         let rows: usize = self.rows.iter().map(RowNodes::bytes).sum();
         (self.graph.bytes() + self.numbers.bytes() + rows) as u64
     }
@@ -164,6 +173,13 @@ pub(crate) struct Images {
     /// Bytes of the graphs of indexes that are being built.
     reserved: AtomicU64,
     slots: Mutex<Slots>,
+    /// Images of a database that keeps them in files.
+    saved: OnceLock<Option<SavedImages>>,
+    /// Whether closing the database does not save them.
+    not_at_close: AtomicBool,
+    /// How many images were built from tables, and how many were read from files.
+    built: AtomicU64,
+    loaded: AtomicU64,
 }
 
 /// Memory of a graph that is being built, which is given back when this is dropped.
@@ -225,8 +241,17 @@ impl Default for Images {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let limit = AtomicU64::new(LEAST_LIMIT.max(memory_limit() / SHARE_OF_MEMORY));
-        let build_threads = AtomicUsize::new(0);
-        Images { id, limit, build_threads, reserved: AtomicU64::default(), slots: Mutex::default() }
+        Images {
+            id,
+            limit,
+            build_threads: AtomicUsize::new(0),
+            reserved: AtomicU64::default(),
+            slots: Mutex::default(),
+            saved: OnceLock::new(),
+            not_at_close: AtomicBool::default(),
+            built: AtomicU64::default(),
+            loaded: AtomicU64::default(),
+        }
     }
 }
 
@@ -244,6 +269,10 @@ pub struct VectorMemory {
     pub images: u64,
     /// Indexes that have been searched and have none: their searches read the table.
     pub without_image: u64,
+    /// Images that were built from the indexes' tables since the database was opened.
+    pub built: u64,
+    /// Images that were read from files since then.
+    pub loaded: u64,
 }
 
 /// The image of one index.
@@ -267,6 +296,11 @@ impl Slot {
     fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
+
+    /// Whether there is an image, though it may not have what was written last.
+    fn has_image(&self) -> bool {
+        self.bytes() > 0 && !self.building.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -276,10 +310,14 @@ struct State {
     recent: Vec<Arc<Image>>,
     /// What the follower has read of a state that no image has yet.
     unfinished: Option<Contents>,
+    /// A saved image that is being read: there is nothing else then.
+    loading: Option<Box<Loading>>,
     /// The version that could not be read: some row that its image needs, but few searches, is damaged.
     unreadable: Option<TableVersion>,
     /// There was an image of all of the index, which the follower brings up to date: it does not build the first one.
     is_built: bool,
+    /// That one was read from a file.
+    is_from_file: bool,
     /// The size of the index when its image was given up while it was built, because it turned out to be too large.
     outgrown: Option<Size>,
 }
@@ -315,7 +353,8 @@ impl State {
         let images = self.recent.iter().map(|image| &image.contents).chain(&self.unfinished);
         let beside =
             images.clone().zip(images.clone().skip(1)).map(|(older, newer)| older.bytes_beside(newer));
-        self.follower.bytes() + beside.sum::<u64>() + images.last().map_or(0, Contents::bytes)
+        let own = self.follower.bytes() + self.loading.as_ref().map_or(0, |loading| loading.bytes());
+        own + beside.sum::<u64>() + images.last().map_or(0, Contents::bytes)
     }
 
     /// Bytes that the image takes with so many nodes, about: `new` says what one has.
@@ -388,7 +427,16 @@ impl Images {
         let slots = lock(&self.slots);
         let images = slots.by_table.values().filter(|known| known.slot.bytes() > 0).count() as u64;
         let without_image = slots.by_table.len() as u64 - images;
-        VectorMemory { bytes: slots.bytes(), building_bytes, limit_bytes, images, without_image }
+        let (built, loaded) = (self.built.load(Ordering::Relaxed), self.loaded.load(Ordering::Relaxed));
+        VectorMemory {
+            bytes: slots.bytes(),
+            building_bytes,
+            limit_bytes,
+            images,
+            without_image,
+            built,
+            loaded,
+        }
     }
 
     /// Drops images that no search has used for [`IDLE`], but not that of `table`, the longest unused first, if that makes so much room;
@@ -424,10 +472,53 @@ impl Images {
 
     /// Drops the images of indexes, to be called once it is committed that their tables are dropped.
     pub(crate) fn remove(&self, tables: impl IntoIterator<Item = u32>) {
+        let tables: Vec<u32> = tables.into_iter().collect();
         let mut slots = lock(&self.slots);
-        for table in tables {
-            slots.by_table.remove(&table);
-            slots.dropped.insert(table);
+        for table in &tables {
+            slots.by_table.remove(table);
+            slots.dropped.insert(*table);
+        }
+        drop(slots);
+        if let Some(saved) = self.saved() {
+            tables.into_iter().for_each(|table| saved.remove(table));
+        }
+    }
+
+    /// Lets images be kept in files of the store, which was just opened, and those that there are be used.
+    pub(crate) fn keep_in_files(&self, store: &Store) {
+        self.saved.get_or_init(|| SavedImages::open(store));
+    }
+
+    /// Removes the files of images, because there is no room for them. False if there was none.
+    pub(crate) fn remove_files(&self) -> bool {
+        self.saved().is_some_and(SavedImages::remove_all)
+    }
+
+    fn saved(&self) -> Option<&SavedImages> {
+        self.saved.get()?.as_ref()
+    }
+
+    /// Sets whether closing the database saves images.
+    pub(crate) fn set_saved_at_close(&self, saves: bool) {
+        self.not_at_close.store(!saves, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    pub(crate) fn are_saved_at_close(&self) -> bool {
+        !self.not_at_close.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is an image that could be saved.
+    pub(crate) fn has_any_to_save(&self) -> bool {
+        self.saved().is_some() && lock(&self.slots).by_table.values().any(|known| known.slot.has_image())
+    }
+
+    /// Does not read the file of an index any more, whose image is given up because it takes too much, if it began with the file: it would again.
+    fn forget_file_of(&self, state: &State, table: &Table) {
+        if state.is_from_file
+            && let Some(saved) = self.saved()
+        {
+            saved.forget(table);
         }
     }
 
@@ -509,6 +600,10 @@ impl Images {
         }
         state.outgrown = None;
         let outgrown = (!state.is_built).then_some(size);
+        if needed <= room && self.load(&mut state, def, view, (table, now), (nodes, room))? {
+            slot.bytes.store(state.bytes(), Ordering::Relaxed);
+            return Ok(None);
+        }
         // After an error they are gone: they may have only some of the changes.
         let mut contents = state.take_newest().unwrap_or_else(|| Contents::new(def));
         let mut follower = std::mem::take(&mut state.follower);
@@ -518,19 +613,28 @@ impl Images {
         let mut image = None;
         match progress {
             Ok(Progress::Complete) => {
+                self.built.fetch_add(u64::from(!state.is_built), Ordering::Relaxed);
                 state.is_built = true;
                 image = Some(Arc::new(Image { version, contents, used: slot.used.clone() }));
             }
             Ok(Progress::Partial) => state.unfinished = Some(contents),
             Ok(too_large @ (Progress::TooLarge | Progress::Full)) => {
                 let outgrown = outgrown.filter(|_| too_large == Progress::Full);
+                self.forget_file_of(&state, table);
                 *state = State { outgrown, ..State::default() };
                 slot.bytes.store(0, Ordering::Relaxed);
                 return Ok(None);
             }
             // A search in the table fails only if it needs what is damaged, and with the same error then.
             Err(_) => {
-                *state = State { unreadable: Some(version), ..State::default() };
+                // If it began with a file, that may be why: then it is built as if there were none.
+                let unreadable = (!state.is_from_file).then_some(version);
+                if state.is_from_file
+                    && let Some(saved) = self.saved()
+                {
+                    saved.remove(table.id());
+                }
+                *state = State { unreadable, ..State::default() };
                 slot.bytes.store(0, Ordering::Relaxed);
                 return Ok(None);
             }
@@ -543,6 +647,7 @@ impl Images {
         }
         let lacking = state.bytes().saturating_sub(room);
         if lacking > 0 && self.make_room(Some(table.id()), lacking) == 0 {
+            self.forget_file_of(&state, table);
             *state = State { outgrown, ..State::default() };
             slot.building.store(true, Ordering::Relaxed);
         }

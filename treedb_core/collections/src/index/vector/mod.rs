@@ -10,6 +10,7 @@
 //! | `image` | graphs in memory that answer searches instead |
 //! | `workspace` | what a search needs besides, kept from one to the next |
 //! | `row_nodes` | the nodes of rows, in an image |
+//! | `saved` | images in files, for the next opening |
 //! | `follow` | building an image, and following the changes of the table |
 //! | `search` | the nearest vectors, as many as are asked for |
 //! | `among` | the same among the rows that a filter lets through |
@@ -27,6 +28,7 @@ mod graph;
 mod image;
 mod record;
 mod row_nodes;
+mod saved;
 mod search;
 mod searcher;
 mod workspace;

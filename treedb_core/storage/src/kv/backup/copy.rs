@@ -25,6 +25,7 @@ pub(super) struct SnapshotCopy<'r> {
 impl<'r> SnapshotCopy<'r> {
     pub(super) fn new(read: &'r ReadTxn) -> Result<SnapshotCopy<'r>> {
         let mut tables = read.tables()?;
+        tables.retain(|table| !table.is_local());
         tables.sort_unstable_by_key(Table::id);
         let mut of = 0;
         for table in &tables {
@@ -114,7 +115,8 @@ impl<'r> SnapshotCopy<'r> {
             let _epoch = pager.enter_epoch();
             catalog::next_number(pager, &self.read.catalog()?)? - 1
         };
-        if self.read.tables()?.iter().any(|table| table.id == highest) || highest == 0 {
+        let is_copied = |table: &Table| table.id == highest && !table.is_local();
+        if self.read.tables()?.iter().any(is_copied) || highest == 0 {
             return Ok(());
         }
         let mut name = "dropped".to_owned();

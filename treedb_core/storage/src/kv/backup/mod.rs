@@ -1,7 +1,7 @@
 //! Copies of a live store: into a directory, which is a store like any other, or into a stream.
 //!
-//! A copy is logical: the tables of one snapshot, entry by entry in order, as the commands that make them (see
-//! [`command`](super::command)). So it is compact whatever the original's files look like, and covers every kind
+//! A copy is logical: the tables of one snapshot but for [local ones](super::LOCAL_TABLES), entry by entry in order, as the commands that
+//! make them (see [`command`](super::command)). So it is compact whatever the original's files look like, and covers every kind
 //! of table. Writers are not blocked; the snapshot keeps its pages from being reused until the copy is complete, so that
 //! the page file grows by at most one copy of it meanwhile.
 //!

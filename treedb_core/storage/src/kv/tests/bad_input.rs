@@ -339,6 +339,9 @@ impl ReadOnlyDisk {
 }
 
 impl Disk for ReadOnlyDisk {
+    fn is_lasting(&self) -> bool {
+        true
+    }
     fn open(&self, path: &Path, _: bool) -> Result<Arc<dyn DiskFile>> {
         self.refuse("open", path)
     }

@@ -7,6 +7,7 @@ mod check;
 mod compact;
 mod crash;
 mod damage;
+mod derived;
 mod dup;
 mod encryption;
 mod faults;

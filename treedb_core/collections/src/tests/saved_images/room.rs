@@ -1,0 +1,213 @@
+//! Files of indexes that shrank, and what happens when the disk or the memory is full.
+
+use treedb_query::error::ErrorCode;
+
+use super::*;
+
+/// The number of nodes in a file.
+fn nodes(disk: &SimDisk) -> u32 {
+    let [file] = &*files(disk) else { panic!("one file") };
+    // After the header the numbers of the graph, of which that is the first.
+    u32::from_le_bytes(disk.contents(file).unwrap()[128..132].try_into().unwrap())
+}
+
+fn another(db: &Database) -> Collection {
+    db.collection("shop.z").unwrap()
+}
+
+/// Adds another collection with an index that has an image.
+fn with_another(db: &Database, rng: &mut Rng) {
+    let documents: Vec<_> = (0..DOCUMENTS).map(|id| document(id, rng)).collect();
+    another(db).insert_many(&documents, true).unwrap();
+    let definition = rawdoc! { "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": "euclidean" };
+    another(db).create_index(IndexSpec::vector(definition).name("near")).unwrap();
+    for _ in 0..30 {
+        another(db).vector_search(&VectorSearchRequest::new("near", floats(rng), 1)).unwrap();
+    }
+}
+
+fn delete_from(db: &Database, id: i32) {
+    things(db).delete(DeleteRequest::many(rawdoc! { "_id": { "$gte": id } })).unwrap();
+}
+
+#[test]
+fn an_index_that_shrank_is_saved_again_only_once_its_image_was_built_anew() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(40));
+    let db = saved(&disk, &mut rng);
+    assert_eq!(nodes(&disk), DOCUMENTS as u32);
+    delete_from(&db, 900);
+    search(&db, &mut rng);
+    db.save_vector_images().unwrap();
+    assert!(files(&disk).is_empty());
+    assert_eq!(db.vector_memory_use().images, 0);
+    // The record is gone too.
+    assert_eq!(reopened(&disk.crash(Crash::Everything), &mut rng), (1, 0));
+    (0..30).for_each(|_| search(&db, &mut rng));
+    check_all(&db, &mut rng);
+    db.close().unwrap();
+    assert_eq!(nodes(&disk), 900);
+    assert_eq!(reopened(&disk, &mut rng), (0, 1));
+    // So small that one search builds it.
+    let db = open(&disk).unwrap();
+    delete_from(&db, 600);
+    (0..30).for_each(|_| search(&db, &mut rng));
+    db.close().unwrap();
+    assert!(files(&disk).is_empty());
+    check_all(&open(&disk).unwrap(), &mut rng);
+}
+
+#[test]
+fn the_file_of_an_index_that_shrank_since_is_not_read_but_removed() {
+    for (left, expected) in [(900, (0, 1)), (750, (1, 0)), (10, (1, 0))] {
+        let (disk, mut rng) = (SimDisk::new(), Rng::new(41));
+        saved(&disk, &mut rng).close().unwrap();
+        let db = open(&disk).unwrap();
+        delete_from(&db, left);
+        // No search: the file is as it was.
+        drop(db);
+        assert_eq!(nodes(&disk), DOCUMENTS as u32);
+        assert_eq!(reopened(&disk, &mut rng), expected, "{left}");
+        assert_eq!(files(&disk).len() as u64, expected.1, "{left}");
+    }
+}
+
+#[test]
+fn an_image_that_turns_out_not_to_fit_is_read_from_its_file_once_at_most() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(42));
+    let db = saved(&disk, &mut rng);
+    let whole = db.vector_memory();
+    db.close().unwrap();
+    let db = open(&disk).unwrap();
+    delete_from(&db, 850);
+    drop(db);
+    let mut seen = std::collections::BTreeSet::new();
+    for part in (30..140).step_by(3) {
+        let copy = disk.crash(Crash::Everything);
+        let db = open(&copy).unwrap();
+        db.set_vector_memory(whole * part / 100);
+        (0..60).for_each(|_| search(&db, &mut rng));
+        check_all(&db, &mut rng);
+        let memory = db.vector_memory_use();
+        assert!(memory.loaded <= 1 && memory.built <= 1, "{part}: {memory:?}");
+        assert!(memory.bytes <= memory.limit_bytes, "{part}: {memory:?}");
+        seen.insert((memory.built, memory.loaded));
+    }
+    assert!([(0, 0), (1, 0), (0, 1)].iter().all(|one| seen.contains(one)), "{seen:?}");
+}
+
+#[test]
+fn an_insert_that_finds_the_disk_full_gets_the_room_of_saved_images() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(43));
+    let db = saved(&disk, &mut rng);
+    let image = disk.contents(&files(&disk)[0]).unwrap().len() as u64;
+    disk.set_room(Some(disk.used()));
+    let texts: Vec<_> =
+        (0..40).map(|id| raw(&doc! { "_id": 10_000 + id, "text": "x".repeat(2_000) })).collect();
+    assert!(image > 160_000, "{image}");
+    assert_eq!(db.collection("shop.texts").unwrap().insert_many(&texts, true).unwrap().inserted, 40);
+    assert!(files(&disk).is_empty());
+    check_all(&db, &mut rng);
+    db.check().unwrap();
+}
+
+#[test]
+fn a_transaction_or_batch_that_finds_the_disk_full_removes_saved_images_for_the_next_one() {
+    for batch in [false, true] {
+        let (disk, mut rng) = (SimDisk::new(), Rng::new(44));
+        let db = saved(&disk, &mut rng);
+        disk.set_room(Some(disk.used()));
+        let texts: Vec<_> =
+            (0..40).map(|id| raw(&doc! { "_id": 10_000 + id, "text": "x".repeat(2_000) })).collect();
+        let write = || {
+            if batch {
+                let mut batch = db.write_batch()?;
+                batch.insert_many("shop.texts", &texts, true)?;
+                return batch.commit_with(treedb_storage::Durability::Durable);
+            }
+            let mut txn = db.begin()?;
+            txn.collection("shop.texts")?.insert_many(&texts)?;
+            txn.commit()
+        };
+        assert_eq!(write().unwrap_err().code, ErrorCode::OutOfDiskSpace, "{batch}");
+        assert!(files(&disk).is_empty(), "{batch}");
+        write().unwrap();
+        check_all(&db, &mut rng);
+    }
+}
+
+#[test]
+fn an_index_without_room_for_its_file_leaves_the_files_of_the_others() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(45));
+    let db = saved(&disk, &mut rng);
+    with_another(&db, &mut rng);
+    let others = another(&db);
+    let find = |rng: &mut Rng| {
+        others.vector_search(&VectorSearchRequest::new("near", floats(rng), 1)).unwrap();
+    };
+    db.save_vector_images().unwrap();
+    let both = files(&disk);
+    assert_eq!(both.len(), 2);
+    others.delete(DeleteRequest::many(rawdoc! { "_id": 7 })).unwrap();
+    find(&mut rng);
+    db.checkpoint().unwrap();
+    disk.set_room(Some(disk.used()));
+    assert_eq!(db.save_vector_images().unwrap_err().code, ErrorCode::OutOfDiskSpace);
+    let left = files(&disk);
+    assert!(left.len() == 1 && both.contains(&left[0]));
+    disk.set_room(None);
+    drop((others, db));
+    assert_eq!(reopened(&disk, &mut rng), (0, 1));
+}
+
+#[test]
+fn a_power_cut_while_an_index_of_another_collection_is_saved_leaves_the_files_before() {
+    let (base, mut rng) = (SimDisk::new(), Rng::new(46));
+    let db = saved(&base, &mut rng);
+    let first = files(&base)[0].clone();
+    with_another(&db, &mut rng);
+    db.close().unwrap();
+    let second = files(&base).into_iter().find(|file| *file != first).unwrap().with_extension("new");
+    let start = || {
+        let disk = base.crash(Crash::Everything);
+        let (mut rng, db) = (Rng::new(4), open(&disk).unwrap());
+        for collection in [things(&db), another(&db)] {
+            let mut find =
+                || collection.vector_search(&VectorSearchRequest::new("near", floats(&mut rng), 1));
+            (0..30).for_each(|_| drop(find().unwrap()));
+            collection.delete(DeleteRequest::many(rawdoc! { "_id": 7 })).unwrap();
+            find().unwrap();
+        }
+        assert_eq!(db.vector_memory_use().loaded, 2);
+        db.checkpoint().unwrap();
+        (disk, db)
+    };
+    let (disk, db) = start();
+    let before = disk.boundaries();
+    db.save_vector_images().unwrap();
+    let steps = disk.boundaries() - before;
+    let mut seen = 0;
+    for step in 0..steps {
+        let (disk, db) = start();
+        disk.cut_at(disk.boundaries() + step);
+        assert!(db.save_vector_images().is_err(), "{step}");
+        let crashed = disk.crash(Crash::Everything);
+        if crashed.exists(&second).unwrap() {
+            seen += 1;
+            assert_eq!(reopened(&crashed, &mut rng), (0, 1), "{step} of {steps}");
+        }
+    }
+    assert!(seen > 3, "{seen} of {steps}");
+}
+
+#[test]
+fn closing_saves_no_images_if_it_is_told_not_to() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(47));
+    let db = saved(&disk, &mut rng);
+    let before = disk.contents(&files(&disk)[0]).unwrap();
+    things(&db).delete(DeleteRequest::many(rawdoc! { "_id": 7 })).unwrap();
+    search(&db, &mut rng);
+    db.set_save_vector_images_at_close(false);
+    db.close().unwrap();
+    assert!(disk.contents(&files(&disk)[0]).unwrap() == before);
+    assert_eq!(reopened(&disk, &mut rng), (0, 1));
+}

@@ -1,0 +1,332 @@
+//! Files of derived data: what was made of tables and can be made again, kept so that it need not be after the next opening.
+//!
+//! They are in the directory `derived` of the store, and may be removed at any time: a file that is missing, damaged or of another identity
+//! is not there for its reader. What a file is of, its *identity*, is for its owner to say: its name says nothing. A file is written under
+//! another name (`NAME.new`), made durable and renamed, so that a name has a whole file or none. Nothing in one is needed, so nothing that
+//! fails here poisons the store.
+//!
+//! # Bytes
+//!
+//! The header, little-endian:
+//!
+//! | at | bytes | what |
+//! |---|---|---|
+//! | 0 | 8 | magic `TreeDBdv` |
+//! | 8 | 4 | format version, 1 |
+//! | 12 | 4 | zero |
+//! | 16 | 64 | identity |
+//! | 80 | 8 | bytes of the content |
+//! | 88 | 36 | zero |
+//! | 124 | 4 | crc32c of bytes 0..124 |
+//!
+//! Then the content, in blocks of 65,536 bytes (the last one may have fewer), each followed by the crc32c of the identity, the number of the
+//! block (8 bytes) and its bytes.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::store::Store;
+use crate::disk::{Disk, DiskFile};
+use crate::{Error, Result};
+
+/// The directory of the files.
+pub(super) const DERIVED: &str = "derived";
+/// What is added to the name of a file that is being written.
+const UNFINISHED: &str = ".new";
+
+const MAGIC: [u8; 8] = *b"TreeDBdv";
+const VERSION: u32 = 1;
+const HEADER: usize = 128;
+const IDENTITY_AT: usize = 16;
+const LEN_AT: usize = IDENTITY_AT + IDENTITY;
+const CHECKSUM_AT: usize = HEADER - CHECKSUM;
+const CHECKSUM: usize = 4;
+const BLOCK: usize = 1 << 16;
+
+/// Bytes of an [`Identity`].
+const IDENTITY: usize = 64;
+
+/// What a file of derived data is of.
+pub type Identity = [u8; IDENTITY];
+
+/// The files of derived data of a store. It does not keep the store open.
+#[derive(Clone)]
+pub struct DerivedFiles {
+    disk: Arc<dyn Disk>,
+    /// The store's directory.
+    store: PathBuf,
+    dir: PathBuf,
+}
+
+impl std::fmt::Debug for DerivedFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DerivedFiles").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Files for what was made of tables and can be made again; [`DerivedFiles`] says what they promise. `None` for an encrypted store, whose
+    /// data must not be written in the clear, and for one in memory, which is not opened again.
+    pub fn derived_files(&self) -> Option<DerivedFiles> {
+        let options = &self.inner.options;
+        (options.key.is_none() && options.disk.is_lasting()).then(|| self.files_of_derived_data())
+    }
+
+    /// Removes the files of derived data that `are_gone` says, whether they were completed or not, also those that were left in a store that has
+    /// none; true if there were any. What cannot be removed stays.
+    pub fn remove_derived_files(&self, are_gone: impl Fn(&str) -> bool) -> bool {
+        self.files_of_derived_data().remove_those(are_gone)
+    }
+
+    fn files_of_derived_data(&self) -> DerivedFiles {
+        let (disk, store) = (Arc::clone(&self.inner.options.disk), self.inner.dir.clone());
+        let dir = store.join(DERIVED);
+        DerivedFiles { disk, store, dir }
+    }
+}
+
+impl DerivedFiles {
+    /// The names of the files there are, sorted, with those of files that were not completed.
+    ///
+    /// # Errors
+    /// `Io` from the system.
+    pub fn names(&self) -> Result<Vec<String>> {
+        if self.disk.exists(&self.dir)? { self.disk.list(&self.dir) } else { Ok(Vec::new()) }
+    }
+
+    /// The name that a file gets when it is complete.
+    pub fn completed_name(name: &str) -> &str {
+        name.strip_suffix(UNFINISHED).unwrap_or(name)
+    }
+
+    /// False if it is known that files cannot grow by so many bytes.
+    pub fn may_grow_by(&self, bytes: u64) -> bool {
+        self.disk.free_bytes(&self.store).is_none_or(|free| free >= bytes)
+    }
+
+    /// Removes a file, if it is there.
+    ///
+    /// # Errors
+    /// `Io` from the system.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        let path = self.dir.join(name);
+        if self.disk.exists(&path)? { self.disk.remove(&path) } else { Ok(()) }
+    }
+
+    /// Removes the files that `are_gone` says, whether they were completed or not; true if there were any. What cannot be removed stays.
+    pub fn remove_those(&self, are_gone: impl Fn(&str) -> bool) -> bool {
+        let mut names = self.names().unwrap_or_default();
+        names.retain(|name| are_gone(name));
+        names.iter().for_each(|name| drop(self.remove(name)));
+        !names.is_empty()
+    }
+
+    /// Writes a file in place of the one of that name: what `write` writes. It is durable when this returns; after an error the one
+    /// before is there, or none. Two threads must not write the same one at the same time.
+    ///
+    /// # Errors
+    /// `DiskFull` and `Io` from the system; those of `write`, as `Io`.
+    pub fn write(
+        &self,
+        name: &str,
+        identity: &Identity,
+        write: impl FnOnce(&mut DerivedWriter) -> io::Result<()>,
+    ) -> Result<()> {
+        let (path, unfinished) = (self.dir.join(name), self.dir.join(format!("{name}{UNFINISHED}")));
+        let written = self.write_at(&unfinished, identity, write).and_then(|()| {
+            self.disk.rename(&unfinished, &path)?;
+            self.disk.sync_dir(&self.dir)
+        });
+        if written.is_err() {
+            let _ = self.disk.remove(&unfinished);
+        }
+        written
+    }
+
+    fn write_at(
+        &self,
+        path: &Path,
+        identity: &Identity,
+        write: impl FnOnce(&mut DerivedWriter) -> io::Result<()>,
+    ) -> Result<()> {
+        self.disk.create_dir(&self.dir)?;
+        self.disk.sync_dir(&self.store)?;
+        let file = self.disk.open(path, true)?;
+        file.set_len(0)?;
+        let mut writer = DerivedWriter {
+            file,
+            identity: *identity,
+            block: Vec::with_capacity(BLOCK + CHECKSUM),
+            blocks: 0,
+            failure: None,
+        };
+        let written = write(&mut writer);
+        if let Some(failure) = writer.failure.take() {
+            return Err(failure);
+        }
+        written.map_err(|source| Error::Io { op: "write", path: path.to_path_buf(), source })?;
+        writer.finish()
+    }
+
+    /// Opens a file; `None` if there is none of this name and identity.
+    ///
+    /// # Errors
+    /// `Io` from the system.
+    pub fn open(&self, name: &str, identity: &Identity) -> Result<Option<DerivedReader>> {
+        let path = self.dir.join(name);
+        if !self.disk.exists(&path)? {
+            return Ok(None);
+        }
+        let file = self.disk.open(&path, false)?;
+        let len = file.len()?;
+        let mut header = [0; HEADER];
+        if len < HEADER as u64 {
+            return Ok(None);
+        }
+        file.read_at(&mut header, 0)?;
+        let mut content = [0; 8];
+        content.copy_from_slice(&header[LEN_AT..LEN_AT + 8]);
+        let content = u64::from_le_bytes(content);
+        // 4 bytes for each of fewer than 2^48 blocks.
+        let there = content.checked_add(HEADER as u64 + CHECKSUM as u64 * content.div_ceil(BLOCK as u64));
+        if header_of(identity, content) != header || there != Some(len) {
+            return Ok(None);
+        }
+        let reader =
+            DerivedReader { file, identity: *identity, left: content, blocks: 0, block: Vec::new(), at: 0 };
+        Ok(Some(reader))
+    }
+}
+
+/// The header of a file: whatever differs from it in any byte is no such file.
+fn header_of(identity: &Identity, content: u64) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[IDENTITY_AT..LEN_AT].copy_from_slice(identity);
+    header[LEN_AT..LEN_AT + 8].copy_from_slice(&content.to_le_bytes());
+    let sum = crc32c::crc32c(&header[..CHECKSUM_AT]);
+    header[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
+    header
+}
+
+/// The checksum of a block.
+fn checksum(identity: &Identity, number: u64, bytes: &[u8]) -> u32 {
+    let place = crc32c::crc32c_append(crc32c::crc32c(identity), &number.to_le_bytes());
+    crc32c::crc32c_append(place, bytes)
+}
+
+/// Where a block begins.
+fn offset_of(block: u64) -> u64 {
+    HEADER as u64 + block * (BLOCK + CHECKSUM) as u64
+}
+
+/// Writes the content of a file of derived data.
+pub struct DerivedWriter {
+    file: Arc<dyn DiskFile>,
+    identity: Identity,
+    /// What was not written yet.
+    block: Vec<u8>,
+    blocks: u64,
+    failure: Option<Error>,
+}
+
+impl DerivedWriter {
+    fn write_block(&mut self) -> Result<()> {
+        let sum = checksum(&self.identity, self.blocks, &self.block);
+        self.block.extend_from_slice(&sum.to_le_bytes());
+        self.file.write_at(&self.block, offset_of(self.blocks))?;
+        self.block.clear();
+        self.blocks += 1;
+        Ok(())
+    }
+
+    /// The header is last: what is before it is no file.
+    fn finish(mut self) -> Result<()> {
+        let content = self.blocks * BLOCK as u64 + self.block.len() as u64;
+        if !self.block.is_empty() {
+            self.write_block()?;
+        }
+        self.file.write_at(&header_of(&self.identity, content), 0)?;
+        self.file.sync()
+    }
+}
+
+impl Write for DerivedWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(failure) = &self.failure {
+            return Err(io::Error::other(failure.to_string()));
+        }
+        let (now, _) = bytes.split_at(bytes.len().min(BLOCK - self.block.len()));
+        self.block.extend_from_slice(now);
+        if self.block.len() == BLOCK
+            && let Err(failure) = self.write_block()
+        {
+            let error = io::Error::other(failure.to_string());
+            self.failure = Some(failure);
+            return Err(error);
+        }
+        Ok(now.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Reads the content of a file of derived data. Bytes that it gives have been compared with their checksum.
+pub struct DerivedReader {
+    file: Arc<dyn DiskFile>,
+    identity: Identity,
+    /// Bytes that were not read yet.
+    left: u64,
+    /// Blocks that were.
+    blocks: u64,
+    block: Vec<u8>,
+    /// How many bytes of the block were given.
+    at: usize,
+}
+
+impl std::fmt::Debug for DerivedReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DerivedReader").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl DerivedReader {
+    /// Bytes that were not given yet.
+    pub fn left(&self) -> u64 {
+        self.left + (self.block.len() - self.at) as u64
+    }
+
+    fn read_block(&mut self) -> io::Result<()> {
+        let len = self.left.min(BLOCK as u64) as usize;
+        self.block.resize(len + CHECKSUM, 0);
+        self.at = self.block.len();
+        self.file
+            .read_at(&mut self.block, offset_of(self.blocks))
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        let stored = self.block.split_off(len);
+        (self.at, self.left) = (len, self.left - len as u64);
+        if checksum(&self.identity, self.blocks, &self.block).to_le_bytes() != *stored {
+            let what = format!("{}: block {} is damaged", self.file.path().display(), self.blocks);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        (self.at, self.blocks) = (0, self.blocks + 1);
+        Ok(())
+    }
+}
+
+impl Read for DerivedReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.block.len() && self.left > 0 {
+            self.read_block()?;
+        }
+        let ready = self.block.get(self.at..).unwrap_or_default();
+        let given = ready.len().min(out.len());
+        out[..given].copy_from_slice(&ready[..given]);
+        self.at += given;
+        Ok(given)
+    }
+}
