@@ -103,6 +103,9 @@ pub(super) struct Entry {
     pub(super) value: Vec<u8>,
 }
 
+/// What the value of an entry has: the numbers of the columns that are minus zero, and the bytes of the included ones, `None` for NULL.
+type PlainColumns<'e> = (&'e [u8], Vec<Option<Cow<'e, [u8]>>>);
+
 impl Schema {
     /// Reads the columns of an open index.
     pub(super) fn of(index: Index<'_>) -> Schema {
@@ -310,9 +313,8 @@ impl Schema {
         a == b || self.plain_columns(a).is_some_and(|columns| self.plain_columns(b) == Some(columns))
     }
 
-    /// The numbers of the columns that are minus zero, and the bytes of the included ones, decompressed (`None` for NULL); `None` if the
-    /// value of the entry is damaged.
-    fn plain_columns<'e>(&self, value: &'e [u8]) -> Option<(&'e [u8], Vec<Option<Cow<'e, [u8]>>>)> {
+    /// What the value of an entry has, decompressed; `None` if it is damaged.
+    fn plain_columns<'e>(&self, value: &'e [u8]) -> Option<PlainColumns<'e>> {
         if self.included.is_empty() {
             return Some((value, Vec::new()));
         }

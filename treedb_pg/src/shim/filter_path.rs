@@ -54,6 +54,9 @@ pub(crate) struct FilterOperator {
 /// The share of the rows that match a filter of which nothing is known: that of the server's operators of containment.
 const UNKNOWN_SHARE: f64 = 0.001;
 
+/// By which of some paths the indexes of a table find the rows of a filter with placeholders, of which a part may be known.
+type IndexesSearched = fn(Scanned, &[u8], Option<&[u8]>, PathNames<'_>) -> Vec<SearchedBy>;
+
 /// A search that the planner's hook knows.
 pub(crate) struct FilterPaths {
     column: &'static CStr,
@@ -66,7 +69,7 @@ pub(crate) struct FilterPaths {
     estimate: fn(Scanned, &Argument<'_>, bool, Option<&RowOrder>) -> Option<Estimate>,
     share: fn(Scanned, &Argument<'_>, bool) -> Option<f64>,
     pub(super) fields_of_indexes: fn(Scanned, PathNames<'_>) -> Vec<Vec<usize>>,
-    searched_by: fn(Scanned, &[u8], Option<&[u8]>, PathNames<'_>) -> Vec<SearchedBy>,
+    searched_by: IndexesSearched,
     estimate_unknown: fn(Scanned, f64, f64) -> Estimate,
     pub(super) statistics: fn(Scanned, &[u8]) -> Option<ValueStatistics>,
 }

@@ -48,8 +48,8 @@ pub(in crate::query) fn searched_fields(
     fields.filter(|fields| !fields.bounding.is_empty()).collect()
 }
 
-/// Keeps one of the conditions on a field that contradict each other, of which each bounds it alone: one that leaves single values, if there
-/// is one. That bounds the field as all of them do for values that do not contradict each other.
+/// Keeps one of the conditions on a field that contradict each other, of which each bounds it alone: one that
+/// leaves single values, if there is one. That bounds the field as all of them do for values that do not contradict each other.
 fn without_contradictions(mut way: IndexUse<'_>) -> IndexUse<'_> {
     let IndexUse { index, conditions, .. } = &mut way;
     for part in &index.def.keys {
