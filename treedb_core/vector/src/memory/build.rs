@@ -96,7 +96,8 @@ impl<H: Host> Builder<H> {
         let groups: Vec<&[NewLink]> = new.chunk_by(|a, b| a.end() == b.end()).collect();
         let spare = divide(workers, 0..groups.len(), RANKED, host, |scratch, at| {
             let group = groups.get(at).copied().unwrap_or_default();
-            if let Some((ahead, 0)) = groups.get(at + AHEAD).and_then(|ahead| ahead.first()).map(NewLink::end) {
+            if let Some((ahead, 0)) = groups.get(at + AHEAD).and_then(|ahead| ahead.first()).map(NewLink::end)
+            {
                 frozen.prefetch_scored_links(ahead);
             }
             let Some((node, level)) = group.first().map(NewLink::end) else { return Vec::new() };
