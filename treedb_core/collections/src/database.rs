@@ -483,12 +483,13 @@ impl Database {
         mut work: impl FnMut(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
         let mut turn = Turn::new(&self.inner.intents);
+        let mut made_room = false;
         loop {
             match self.try_edit(namespace, create, durability, &mut work) {
                 Ok(Edited::Done(done)) => return Ok(done),
                 Ok(Edited::Blocked(owner)) => turn.wait(owner, namespace)?,
-                // Nothing was changed.
-                Err(error) if self.make_room_after(&error) => {}
+                // Nothing was changed. Once: files of other statements may come meanwhile.
+                Err(error) if !made_room && self.make_room_after(&error) => made_room = true,
                 Err(error) => return Err(error),
             }
         }

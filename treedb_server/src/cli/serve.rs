@@ -386,7 +386,7 @@ mod tests {
             "HOST:PORT" => "127.0.0.1:7",
             _ => match row.name {
                 "durability" => "relaxed",
-                "change_log" | "web_page" => "off",
+                "change_log" | "web_page" | "save_vector_images" => "off",
                 "compressors" => "zstd",
                 "allow_unauthenticated" => "admin",
                 name => name,

@@ -114,12 +114,11 @@ impl DerivedFiles {
         if self.disk.exists(&path)? { self.disk.remove(&path) } else { Ok(()) }
     }
 
-    /// Removes the files that `are_gone` says, whether they were completed or not; true if there were any. What cannot be removed stays.
+    /// Removes the files that `are_gone` says, whether they were completed or not; true if any was removed. What cannot be removed stays.
     pub fn remove_those(&self, are_gone: impl Fn(&str) -> bool) -> bool {
         let mut names = self.names().unwrap_or_default();
         names.retain(|name| are_gone(name));
-        names.iter().for_each(|name| drop(self.remove(name)));
-        !names.is_empty()
+        names.iter().filter(|name| self.remove(name).is_ok()).count() > 0
     }
 
     /// Writes a file in place of the one of that name: what `write` writes. It is durable when this returns; after an error the one
