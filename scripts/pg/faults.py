@@ -647,21 +647,28 @@ def a_check_finds_what_is_missing_and_what_is_too_much(cluster):
         db.execute("DROP TABLE odd")
 
 
+def compressed_value(cluster, table, index):
+    """Of an index with values that repeat `common`, stops the server and returns its file, what is in it, its first leaf, and where a compressed value of that begins."""
+    with cluster.connect() as db:
+        same(lines(db, f"SELECT treedb.check('{table}', true)"), [], "check of the whole index")
+        db.execute("CHECKPOINT")
+        path = one(db, f"SELECT pg_relation_filepath('{index}')")
+        leaf = one(db, f"SELECT min(block) FROM treedb.index_pages('{index}') WHERE kind = 'leaf'")
+    cluster.stop()
+    file = cluster.data / path
+    whole = file.read_bytes()
+    # It begins with the length of what it stands for; then come a byte of pglz's and the first letters.
+    at = whole.index((12000).to_bytes(4, "big"), leaf * PAGE, (leaf + 1) * PAGE)
+    same(whole[at + 5:at + 11], b"common", "what is compressed")
+    return file, whole, leaf, at
+
+
 def a_check_reports_compressed_keys_that_are_damaged(cluster):
     with cluster.connect() as db:
         db.execute("CREATE TABLE deep (id int, v text COLLATE \"C\")")
         db.execute("INSERT INTO deep SELECT i, repeat('common', 1990) || lpad(i::text, 60, '0') FROM generate_series(1, 200) i")
         db.execute("CREATE INDEX deep_v ON deep USING treedb_btree (v)")
-        same(lines(db, "SELECT treedb.check('deep')"), [], "check of the whole index")
-        db.execute("CHECKPOINT")
-        path = one(db, "SELECT pg_relation_filepath('deep_v')")
-        leaf = one(db, "SELECT min(block) FROM treedb.index_pages('deep_v') WHERE kind = 'leaf'")
-    cluster.stop()
-    file = cluster.data / path
-    whole = file.read_bytes()
-    # A compressed value begins with the length of what it stands for; then come a byte of pglz's and the first letters.
-    at = whole.index((12000).to_bytes(4, "big"), leaf * PAGE, (leaf + 1) * PAGE)
-    same(whole[at + 5:at + 11], b"common", "what is compressed")
+    file, whole, leaf, at = compressed_value(cluster, "deep", "deep_v")
     wrong_length = whole[:at] + (12001).to_bytes(4, "big") + whole[at + 4:]
     other_value = whole[:at + 6] + b"x" + whole[at + 7:]
     # The other value is greater than what separates the leaf from its right neighbour.
@@ -688,15 +695,7 @@ def a_check_reports_included_values_that_are_damaged(cluster):
         db.execute("CREATE TABLE kept (id int, v text)")
         db.execute("INSERT INTO kept SELECT i, repeat('common', 1990) || lpad(i::text, 60, '0') FROM generate_series(1, 20) i")
         db.execute("CREATE INDEX kept_id ON kept USING treedb_btree (id) INCLUDE (v)")
-        same(lines(db, "SELECT treedb.check('kept', true)"), [], "check of the whole index")
-        db.execute("CHECKPOINT")
-        path = one(db, "SELECT pg_relation_filepath('kept_id')")
-        leaf = one(db, "SELECT min(block) FROM treedb.index_pages('kept_id') WHERE kind = 'leaf'")
-    cluster.stop()
-    file = cluster.data / path
-    whole = file.read_bytes()
-    at = whole.index((12000).to_bytes(4, "big"), leaf * PAGE, (leaf + 1) * PAGE)
-    same(whole[at + 5:at + 11], b"common", "what is compressed")
+    file, whole, _, at = compressed_value(cluster, "kept", "kept_id")
     wrong_length = whole[:at] + (12001).to_bytes(4, "big") + whole[at + 4:]
     no_method = whole[:at] + (3 << 30 | 12000).to_bytes(4, "big") + whole[at + 4:]
     other_value = whole[:at + 6] + b"x" + whole[at + 7:]

@@ -6,6 +6,8 @@ SET search_path = value_choices, treedb, public;
 \getenv dir PG_ABS_SRCDIR
 \set file :dir '/sql/include/plans.psql'
 \i :file
+\set file :dir '/sql/include/answers.psql'
+\i :file
 \set ECHO all
 -- What of a plan is the same in all versions of the server: which tables are searched, and for what.
 CREATE FUNCTION pg_temp.searches(query text) RETURNS SETOF text LANGUAGE sql AS $$
@@ -113,15 +115,6 @@ CREATE TABLE questions (n int, query text);
 INSERT INTO questions SELECT n, format('SELECT a.id AS a, b.id AS b, c.doc -> ''_id'' AS c FROM a %s b ON %s %s %s c ON %s', pick(n || 'join', '{JOIN,JOIN,"LEFT JOIN"}'), pick(n || 'on', '{true,"a.part = b.part"}'),
     pick(n || 'second', '{JOIN,JOIN,"LEFT JOIN"}'), pick(n || 't', '{first,last,one,every,arrays,sparse,p,p,"(SELECT doc FROM every UNION ALL SELECT doc FROM p)"}'), conditions)
     FROM generate_series(1, 150) n, LATERAL (SELECT string_agg(replace(replace(condition(n || ' ' || k), '<op>', pick(n || 'op' || k, '{=,=,=,<,<=,>=,>}')), '<value>', pick(n || 'value' || k, '{a.x,a.x,b.y,a.kind,"''12''","''\"k1\"''","(SELECT y FROM b WHERE id = 2)"}')), ' AND ') FROM generate_series(1, 1 + n % 3) k) x(conditions);
-CREATE FUNCTION answers() RETURNS TABLE (n int, answer text) LANGUAGE plpgsql AS $$
-DECLARE q record;
-BEGIN
-    FOR q IN SELECT * FROM questions LOOP
-        n := q.n;
-        EXECUTE format('SELECT count(*) || '' '' || coalesce(md5(string_agg(x::text, '' '' ORDER BY x::text COLLATE "C")), '''') FROM (%s) x', q.query) INTO answer;
-        RETURN NEXT;
-    END LOOP;
-END $$;
 CREATE TABLE by_index AS SELECT * FROM answers();
 SELECT count(*) > 90 AS most_by_index FROM questions WHERE EXISTS (SELECT FROM pg_temp.searches(query) line WHERE line LIKE '%TreeDB Filter%');
 RESET enable_seqscan; RESET enable_hashjoin; RESET enable_mergejoin; RESET enable_material; RESET enable_memoize;

@@ -6,6 +6,8 @@ SET search_path = value_joins, treedb, public;
 \getenv dir PG_ABS_SRCDIR
 \set file :dir '/sql/include/plans.psql'
 \i :file
+\set file :dir '/sql/include/answers.psql'
+\i :file
 \set ECHO all
 SET client_min_messages = warning;
 SET jit = off;
@@ -47,15 +49,6 @@ INSERT INTO questions (query) VALUES
     ($$SELECT doc -> '_id' FROM c WHERE doc -> 'kind' = (SELECT v FROM kinds WHERE n = 6) OR doc -> 'mixed' = (SELECT v FROM kinds WHERE n = 7)$$),
     ($$SELECT k.n, c.doc -> '_id' FROM kinds k LEFT JOIN LATERAL (SELECT * FROM c WHERE c.doc -> 'mixed' = k.v OFFSET 0) c ON true$$),
     ($$WITH old AS MATERIALIZED (SELECT v FROM kinds WHERE n < 4) SELECT c.doc -> '_id' FROM old JOIN c ON c.doc -> 'mixed' >= old.v$$);
-CREATE FUNCTION answers() RETURNS TABLE (n int, answer text) LANGUAGE plpgsql AS $$
-DECLARE q record;
-BEGIN
-    FOR q IN SELECT * FROM questions LOOP
-        n := q.n;
-        EXECUTE format('SELECT count(*) || '' '' || coalesce(md5(string_agg(x::text, '' '' ORDER BY x::text COLLATE "C")), '''') FROM (%s) x', q.query) INTO answer;
-        RETURN NEXT;
-    END LOOP;
-END $$;
 SET treedb.enable_find_scan = off; SET enable_indexscan = off; SET enable_bitmapscan = off;
 CREATE TABLE by_scan AS SELECT * FROM answers();
 RESET treedb.enable_find_scan; RESET enable_indexscan; RESET enable_bitmapscan;

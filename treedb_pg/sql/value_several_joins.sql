@@ -6,6 +6,8 @@ SET search_path = several_joins, treedb, public;
 \getenv dir PG_ABS_SRCDIR
 \set file :dir '/sql/include/plans.psql'
 \i :file
+\set file :dir '/sql/include/answers.psql'
+\i :file
 \set ECHO all
 -- What of a plan is the same in all versions of the server: which tables are searched, and for what.
 CREATE FUNCTION pg_temp.searches(query text) RETURNS SETOF text LANGUAGE sql AS $$
@@ -98,15 +100,6 @@ SELECT query FROM unnest(ARRAY[
     $$SELECT q.x, p.doc -> '_id' FROM q LEFT JOIN p ON p.part = q.part AND p.doc -> 'x' = q.x AND p.doc -> 'y' > '30'$$,
     $$SELECT a.doc -> '_id', p.doc -> '_id' AS p FROM p a JOIN p ON p.part = a.part AND p.doc -> 'x' = a.doc -> 'y' WHERE a.doc -> '_id' < '200'$$,
     $$SELECT a.filter, p.doc -> '_id' FROM (SELECT part, format('{"x": %s}', x)::bson AS filter FROM q WHERE x < '100') a JOIN p ON p.part = a.part AND p.doc @@ a.filter$$]) query;
-CREATE FUNCTION answers() RETURNS TABLE (n int, answer text) LANGUAGE plpgsql AS $$
-DECLARE q record;
-BEGIN
-    FOR q IN SELECT * FROM questions LOOP
-        n := q.n;
-        EXECUTE format('SELECT count(*) || '' '' || coalesce(md5(string_agg(x::text, '' '' ORDER BY x::text COLLATE "C")), '''') FROM (%s) x', q.query) INTO answer;
-        RETURN NEXT;
-    END LOOP;
-END $$;
 CREATE TABLE by_index AS SELECT * FROM answers();
 SELECT count(*) AS questions, count(*) FILTER (WHERE EXISTS (SELECT FROM pg_temp.searches(query) line WHERE line LIKE '%TreeDB Filter%')) AS by_index FROM questions;
 SET enable_partitionwise_join = on;

@@ -13,8 +13,7 @@ pub use crate::mongo::compression::Compressors;
 use crate::tls::TlsFiles;
 
 /// Largest message on either protocol, in bytes, header included: the value that `hello` reports to MongoDB's drivers.
-pub const MAX_MESSAGE_BYTES: usize = 48_000_000;
-const _: () = assert!(MAX_MESSAGE_BYTES == treedb_protocol::frame::MAX_FRAME);
+pub const MAX_MESSAGE_BYTES: usize = treedb_protocol::frame::MAX_FRAME;
 
 /// Bytes of a message, on either protocol, that are read before its part of the budget is asked for; and the longest
 /// answer that is sent without. What is sent slowly or never holds nothing.

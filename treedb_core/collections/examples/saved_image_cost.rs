@@ -114,7 +114,7 @@ fn main() -> Result<(), Failure> {
     }
     let (mut without, mut with) = (f64::MAX, f64::MAX);
     for _ in 0..ROUNDS {
-        // Whoever removes the files loses nothing else.
+        // The files are derived: nothing else is lost with them.
         let _ = std::fs::remove_dir_all(dir.join("derived"));
         println!("without a saved image:");
         let (db, taken) = first_answers(&dir, &query)?;

@@ -209,8 +209,8 @@ pub(super) const MOST_IN_A_CHECKPOINT: u64 = 1 << 42;
 
 /// Applies the frames to the checkpoint, as one transaction that readers then begin with. It skips some numbers.
 ///
-/// Whoever knows a durable checkpoint of this store's history ([`super::derived`]) may conclude that what was changed after it is on pages of later
-/// transactions ([`super::Reads::new_rows`]). Among the frames may be some that a later checkpoint has than the one they are applied to,
+/// What was changed after a durable checkpoint has to be on pages of later transactions: derived files ([`super::derived`]) find it by that
+/// ([`super::Reads::new_rows`]). Among the frames may be some that a later checkpoint has than the one they are applied to,
 /// if that one's meta page is damaged: then the transaction has to be later than that checkpoint.
 fn replay(
     pager: &Pager,

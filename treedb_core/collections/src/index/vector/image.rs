@@ -175,8 +175,8 @@ pub(crate) struct Images {
     slots: Mutex<Slots>,
     /// Images of a database that keeps them in files.
     saved: OnceLock<Option<SavedImages>>,
-    /// Whether closing the database does not save them.
-    not_at_close: AtomicBool,
+    /// Whether closing the database saves them.
+    saved_at_close: AtomicBool,
     /// How many images were built from tables, and how many were read from files.
     built: AtomicU64,
     loaded: AtomicU64,
@@ -248,7 +248,7 @@ impl Default for Images {
             reserved: AtomicU64::default(),
             slots: Mutex::default(),
             saved: OnceLock::new(),
-            not_at_close: AtomicBool::default(),
+            saved_at_close: AtomicBool::new(true),
             built: AtomicU64::default(),
             loaded: AtomicU64::default(),
         }
@@ -500,12 +500,12 @@ impl Images {
 
     /// Sets whether closing the database saves images.
     pub(crate) fn set_saved_at_close(&self, saves: bool) {
-        self.not_at_close.store(!saves, Ordering::Relaxed);
+        self.saved_at_close.store(saves, Ordering::Relaxed);
     }
 
     /// Whether it does.
     pub(crate) fn are_saved_at_close(&self) -> bool {
-        !self.not_at_close.load(Ordering::Relaxed)
+        self.saved_at_close.load(Ordering::Relaxed)
     }
 
     /// Whether there is an image that could be saved.

@@ -10,7 +10,7 @@
 //!   place), nor another database. A backup gives pages other numbers, so it has no records ([`LOCAL_TABLES`]).
 //! * In each such state, what was changed after the checkpoint is on pages of later transactions. The record itself was committed after it. A
 //!   recovery applies what followed a checkpoint as one transaction, whose number is the next one; if the meta page of the newest checkpoint is damaged, and it
-//!   begins with the one before, then a number beyond all that the newest one may have had (`kv/recover.rs` in `treedb_storage`), whoever opens the store.
+//!   begins with the one before, then a number beyond all that the newest one may have had (`kv/recover.rs` in `treedb_storage`). Every opening of the store does so, also without the collections.
 //!   Should a disk have lost that meta page in a way that does not show, the record's own page is of no later transaction than the checkpoint, which
 //!   it is in every other state: such a record does not count, and is removed by the opening.
 //!
