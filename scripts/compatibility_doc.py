@@ -89,8 +89,11 @@ def strings(path, name):
 
 
 def number(path, name):
-    """The value of a constant number."""
-    text = re.sub(r"\s*as \w+|_", "", constant(path, name))
+    """The value of a constant number, which may be one of treedb_protocol's."""
+    text = constant(path, name)
+    if found := re.search(r"\btreedb_protocol::(\w+)::([A-Z_]+)", text):
+        text = text.replace(found[0], str(number(f"treedb_server/protocol/src/{found[1]}.rs", found[2])))
+    text = re.sub(r"\s*as \w+|_", "", text)
     if not re.fullmatch(r"[\d\s*<+()-]+", text):
         fail(f"{name} in {path} is no number: {text}")
     return eval(text)  # only digits and operators
