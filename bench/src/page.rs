@@ -236,7 +236,8 @@ fn speed(files: &[ResultFile]) -> Result<String> {
 /// # Errors
 /// It has no place for it.
 fn with_speed(readme: &str, speed: &str) -> Result<String> {
-    let (before, rest) = readme.split_once(README_BEGIN).ok_or("the README has no place for the table of speed")?;
+    let (before, rest) =
+        readme.split_once(README_BEGIN).ok_or("the README has no place for the table of speed")?;
     let (_, after) = rest.split_once(README_END).ok_or("the table of speed in the README has no end")?;
     Ok(format!("{before}{README_BEGIN}{speed}{README_END}{after}"))
 }
@@ -400,10 +401,7 @@ mod tests {
         assert!(speed.contains("| [all suites](docs/benchmarks.md) | | 2 | 2 | |"), "{speed}");
         assert!(speed.ends_with("by the median: [open](docs/benchmarks.md#open) 0.25.\n"), "{speed}");
         let readme = format!("a\n{README_BEGIN}old\n{README_END}\nb");
-        assert_eq!(
-            with_speed(&readme, "new\n").unwrap(),
-            format!("a\n{README_BEGIN}new\n{README_END}\nb")
-        );
+        assert_eq!(with_speed(&readme, "new\n").unwrap(), format!("a\n{README_BEGIN}new\n{README_END}\nb"));
         assert!(with_speed("a", "new\n").is_err());
     }
 
