@@ -38,7 +38,7 @@ install: setup ## Build the extension and install it into PG_CONFIG's Postgres (
 bench: ## Compare TreeDB with its peers (SUITE=name, or all): a table, and bench/results/NAME.json
 	@scripts/bench.sh $(SUITE)
 
-bench-docs: ## Write docs/benchmarks.md and its pictures from bench/results/
+bench-docs: ## Write docs/benchmarks.md, its pictures and the README's table from bench/results/
 	@cargo run -q --release -p bench -- docs
 
 instructions: setup ## Instructions of the hot paths under callgrind, against bench/instructions/counts.json

@@ -1,6 +1,9 @@
 -- From version 0.1.0 to 0.2.0 of the extension. scripts/pg/versions.py compares the result with what treedb.sql creates.
 \echo Use "ALTER EXTENSION treedb UPDATE" to load this file. \quit
 
+-- What treedb.control says, which an update does not look at.
+COMMENT ON EXTENSION treedb IS 'MongoDB''s documents, filters and pipelines, and indexes of them and of vectors';
+
 -- Every name in the body has its schema.
 CREATE OR REPLACE FUNCTION treedb.index_pages(index regclass, OUT block bigint, OUT kind text, OUT level int, OUT entries int,
         OUT appended int, OUT dead int, OUT free_bytes int, OUT next bigint) RETURNS SETOF record

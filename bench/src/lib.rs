@@ -13,7 +13,7 @@
 //! | [`machine`] | the machine, the commit and the peers' versions |
 //! | [`report`] | the printed table |
 //! | [`results`] | the result files |
-//! | [`page`] | `docs/benchmarks.md`, from the result files |
+//! | [`page`] | `docs/benchmarks.md`, and the table in the README, from the result files |
 //! | [`chart`] | its pictures of ratios |
 //! | `curves` | its pictures of recall and speed |
 //!

@@ -1,4 +1,4 @@
-//! `docs/benchmarks.md` and the pictures in `docs/benchmarks/`, from the result files and nothing else.
+//! `docs/benchmarks.md`, the pictures in `docs/benchmarks/` and the table of speed in the README, from the result files and nothing else.
 //!
 //! The page opens with a table over all suites, then has a picture and a few sentences per suite, and then the tables
 //! with all results.
@@ -73,6 +73,12 @@ fn peers(file: &ResultFile) -> Vec<&str> {
     peers
 }
 
+/// The median of the ratios to peers, if there are any.
+fn median_ratio(file: &ResultFile) -> Option<f64> {
+    let ratios: Vec<f64> = peer_rows(file).map(|row| row.ratio).collect();
+    (!ratios.is_empty()).then(|| median(&ratios))
+}
+
 /// The commit, marked if the file should not be published.
 fn commit(file: &ResultFile) -> String {
     let dirty = if file.machine.dirty { " (dirty)" } else { "" };
@@ -101,10 +107,9 @@ fn overview(out: &mut String, files: &[ResultFile]) -> Result<()> {
     writeln!(out, "|---|---:|---:|---:|---:|---|---|---|---|")?;
     for file in files {
         let score = Score::of(peer_rows(file));
-        let ratios: Vec<f64> = peer_rows(file).map(|row| row.ratio).collect();
         let named = |row: &ResultRow| format!("{:.2} ({})", row.ratio, row.peer);
         let (worst, best) = extremes(file).map_or_else(Default::default, |(w, b)| (named(w), named(b)));
-        let median = if ratios.is_empty() { String::new() } else { format!("{:.2}", median(&ratios)) };
+        let median = median_ratio(file).map(|median| format!("{median:.2}")).unwrap_or_default();
         writeln!(
             out,
             "| [{0}](#{0}) | {1} | {2} | {3} | {median} | {worst} | {best} | {4} | {5} |",
@@ -182,6 +187,59 @@ fn summary(out: &mut String, file: &ResultFile) -> Result<()> {
         writeln!(out, "\n![{0}: {alt}](benchmarks/{0}_recall.svg)", file.suite)?;
     }
     Ok(())
+}
+
+/// Between these the README has its table of speed.
+const README_BEGIN: &str = "<!-- speed: made by make bench-docs -->\n";
+const README_END: &str = "<!-- end of speed -->";
+
+/// Suites with a row in the README, and what each compares.
+const README_SUITES: [(&str, &str); 6] = [
+    ("server", "another server of MongoDB's protocol, over WiredTiger (not MongoDB's own)"),
+    ("documents", "documents in SQLite, LMDB and PoloDB, in the process"),
+    ("kv", "keys and values in LMDB, libmdbx, redb, fjall, RocksDB and SQLite"),
+    ("pg", "PostgreSQL's own indexes and `jsonb`"),
+    ("pg_vectors", "pgvector, at equal recall"),
+    ("vectors", "graphs of vectors in memory: USearch and hnswlib, at equal recall"),
+];
+
+/// What the README says of speed: some suites, all together, and each in which TreeDB is behind more often than ahead.
+fn speed(files: &[ResultFile]) -> Result<String> {
+    let mut out = String::new();
+    writeln!(out, "| TreeDB and | median ratio | ahead | behind | worst |")?;
+    writeln!(out, "|---|---:|---:|---:|---|")?;
+    let link = |suite: &str| format!("(docs/benchmarks.md#{suite})");
+    for (suite, what) in README_SUITES {
+        let Some(file) = files.iter().find(|file| file.suite == suite) else { continue };
+        let (Some(median), Some((worst, _))) = (median_ratio(file), extremes(file)) else { continue };
+        let Score { ahead, behind, .. } = Score::of(peer_rows(file));
+        let worst = format!("{:.2}, {}: {}", worst.ratio, worst.peer, worst.workload);
+        writeln!(out, "| [{what}]{} | {median:.2} | {ahead} | {behind} | {worst} |", link(suite))?;
+    }
+    let Score { ahead, behind, .. } = Score::of(files.iter().flat_map(peer_rows));
+    writeln!(out, "| [all suites](docs/benchmarks.md) | | {ahead} | {behind} | |")?;
+    let slower: Vec<String> = files
+        .iter()
+        .filter_map(|file| {
+            let median = median_ratio(file).filter(|median| *median < 1.0)?;
+            Some(format!("[{}]{} {median:.2}", file.suite, link(&file.suite)))
+        })
+        .collect();
+    if !slower.is_empty() {
+        writeln!(out, "\nSuites in which the peers are ahead, by the median: {}.", slower.join(", "))?;
+    }
+    Ok(out)
+}
+
+/// A README with this table of speed.
+///
+/// # Errors
+/// It has no place for it.
+fn with_speed(readme: &str, speed: &str) -> Result<String> {
+    let (before, rest) =
+        readme.split_once(README_BEGIN).ok_or("the README has no place for the table of speed")?;
+    let (_, after) = rest.split_once(README_END).ok_or("the table of speed in the README has no end")?;
+    Ok(format!("{before}{README_BEGIN}{speed}{README_END}{after}"))
 }
 
 fn spread([min, max]: [f64; 2]) -> String {
@@ -263,10 +321,13 @@ fn rendered() -> Result<Vec<(PathBuf, String)>> {
         let path = docs.join("benchmarks").join(format!("{}_recall.svg", file.suite));
         out.extend(curves::render(file).map(|picture| (path, picture)));
     }
+    let readme = docs.join("../README.md");
+    let text = with_speed(&fs::read_to_string(&readme)?, &speed(&files)?)?;
+    out.push((readme, text));
     Ok(out)
 }
 
-/// Writes `docs/benchmarks.md` and its pictures.
+/// Writes `docs/benchmarks.md`, its pictures and the table in the README.
 ///
 /// # Errors
 /// If a result file cannot be read or the page cannot be written.
@@ -327,6 +388,21 @@ mod tests {
         let page = page(&[result]).unwrap();
         assert!(page.contains("> **Warning:** It was measured with uncommitted changes"));
         assert!(page.contains("0123456789ab (dirty)"));
+    }
+
+    #[test]
+    fn the_readme_has_wins_and_losses() {
+        let mut ahead = file(vec![row("get", "P", 2.0), row("put", "P", 4.0), row("size", "Q", 0.5)]);
+        ahead.suite = "kv".to_owned();
+        let mut behind = file(vec![row("open", "P", 0.25)]);
+        behind.suite = "open".to_owned();
+        let speed = speed(&[ahead, behind]).unwrap();
+        assert!(speed.contains("](docs/benchmarks.md#kv) | 2.00 | 2 | 1 | 0.50, Q: size |"), "{speed}");
+        assert!(speed.contains("| [all suites](docs/benchmarks.md) | | 2 | 2 | |"), "{speed}");
+        assert!(speed.ends_with("by the median: [open](docs/benchmarks.md#open) 0.25.\n"), "{speed}");
+        let readme = format!("a\n{README_BEGIN}old\n{README_END}\nb");
+        assert_eq!(with_speed(&readme, "new\n").unwrap(), format!("a\n{README_BEGIN}new\n{README_END}\nb"));
+        assert!(with_speed("a", "new\n").is_err());
     }
 
     #[test]

@@ -7,14 +7,20 @@ versions of the extension have created is in treedb_pg/released/, and the pages 
 `scripts/pg_versions.sh --write-pages` writes the pages of the present version, for a version that changes their format;
 `--write-reference` writes the reference part of docs/postgres.md.
 """
+import concurrent.futures
 import contextlib
 import gzip
+import io
+import json
 import os
 import pathlib
 import shutil
 import sys
+import time
 
+import bson
 import psycopg
+from psycopg.types.json import Json, Jsonb
 
 import claims
 import reference
@@ -244,6 +250,8 @@ def an_update_from_each_released_version_leaves_what_a_new_installation_has(clus
             current = one(new, "SELECT default_version FROM pg_available_extensions WHERE name = 'treedb'")
             for session in (db, new):
                 same(one(session, "SELECT extversion FROM pg_extension WHERE extname = 'treedb'"), current, "version")
+                same(one(session, "SELECT obj_description(oid, 'pg_extension') FROM pg_extension WHERE extname = 'treedb'"),
+                     one(new, "SELECT comment FROM pg_available_extensions WHERE name = 'treedb'"), "description")
             check(set(before) != set(lines(db, MEMBERS)), f"the update from {version} changes nothing")
             same_lines(lines(db, MEMBERS), lines(new, MEMBERS), f"after an update from {version}, and of a new installation")
     return ", ".join(released())
@@ -266,6 +274,85 @@ def what_an_earlier_version_made_works_before_and_after_the_update(cluster):
             db.execute("SELECT treedb.drop_index('shop.items', 'sku_1');" + UNIQUE + VECTORS)
             contents(db)
             sound(db)
+
+
+def the_extension_is_created_by_a_superuser_and_not_dropped_while_it_is_used(cluster):
+    with database(cluster, "dropped") as db:
+        db.execute("CREATE ROLE plain; ALTER DATABASE dropped OWNER TO plain; SET ROLE plain")
+        refused(db, "CREATE EXTENSION treedb", "42501", "permission denied")
+        db.execute("RESET ROLE; CREATE EXTENSION treedb; GRANT USAGE ON SCHEMA treedb TO plain; SET ROLE plain; CREATE SCHEMA own; SET search_path = own")
+        db.execute("""SELECT treedb.create_collection('films'); SELECT treedb.insert_one('films', '{"_id": 1, "year": 1979}');
+            SELECT treedb.create_index('films', '{"year": 1}'); ALTER TABLE films ADD note text DEFAULT 'kept';
+            CREATE TABLE rows (id int, e real[]); INSERT INTO rows VALUES (1, '{1, 2}'); CREATE INDEX rows_id ON rows USING treedb_btree (id);
+            CREATE INDEX rows_e ON rows USING treedb_hnsw (e) WITH (dimensions = 2); CREATE TABLE ours (id int) USING treedb""")
+        same(lines(db, "SELECT * FROM treedb.find('films', '{}')"), ['{"_id":1,"year":1979}'], "documents of a user who may use the schema")
+        db.execute("RESET ROLE")
+        refused(db, "DROP EXTENSION treedb", "2BP01", "column doc of table films")
+        db.execute("CREATE TABLE films_json AS SELECT doc::jsonb AS doc FROM films; DROP EXTENSION treedb CASCADE")
+        same(lines(db, "SELECT * FROM films"), ["kept"], "what is left of a collection")
+        same(lines(db, "SELECT * FROM films_json"), ["{'_id': 1, 'year': 1979}"], "documents that were saved")
+        same(lines(db, "SELECT * FROM rows"), ["1 | [1.0, 2.0]"], "rows of a table with indexes")
+        same(lines(db, "SELECT relname FROM pg_class WHERE relnamespace = 'own'::regnamespace AND relkind IN ('r', 'i') ORDER BY 1"), ["films", "films_json", "rows"], "relations")
+        same(lines(db, "SELECT count(*) FROM pg_depend WHERE refclassid = 'pg_namespace'::regclass AND refobjid = 'treedb'::regnamespace"), ["0"], "objects in the schema")
+        # It can be created again.
+        db.execute("CREATE EXTENSION treedb; ALTER DATABASE dropped OWNER TO postgres; DROP SCHEMA own CASCADE; DROP OWNED BY plain; DROP ROLE plain")
+
+
+def documents_are_parameters_as_drivers_send_them(cluster):
+    with database(cluster, "drivers") as db:
+        db.execute("CREATE EXTENSION treedb; SELECT treedb.create_collection('films')")
+        # The example of the page.
+        page = (ROOT / "docs" / "postgres.md").read_text()
+        example = page.split("**From a driver**")[1].split("```python\n")[1].split("```")[0]
+        place = f"host={cluster.dir} port={cluster.port} user=postgres dbname=drivers"
+        check('"dbname=mydb"' in example, "the example connects")
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(example.replace("dbname=mydb", place), {})  # noqa: S102 - it is ours
+        same(printed.getvalue(), "Brazil\n", "what the example prints")
+        same(lines(db, "SELECT doc OPERATOR(treedb.->) 'seen' FROM films"), ["true"], "what it changes")
+        # And the other forms.
+        db.execute("CREATE TABLE forms (doc treedb.bson)")
+        document = {"n": 1}
+        texts = [json.dumps(document), Jsonb(document)]
+        for value in [*texts, Json(document), bson.encode(document)]:
+            for form in ("%s", "%b", "%t"):
+                if form != "%b" or not isinstance(value, str):
+                    db.execute(f"INSERT INTO forms VALUES ({form}::treedb.bson)", [value])
+        for cast in ("text", "varchar"):
+            db.execute(f"INSERT INTO forms VALUES (%s::{cast}::treedb.bson)", texts[:1])
+        db.execute("INSERT INTO forms VALUES (%s::bytea::treedb.bson)", [bson.encode(document)])
+        same(set(lines(db, "SELECT doc FROM forms")), {'{"n":1}'}, "documents")
+        for value in texts:
+            same(one(db, "SELECT %s::treedb.bson_value", [value]), '{"n":1}', "a value")
+        with db.cursor(binary=True) as cursor:
+            same(bson.decode(cursor.execute("SELECT doc FROM forms LIMIT 1").fetchone()[0]), document, "a document in binary format")
+
+
+def indexes_of_collections_are_built_and_dropped_beside_writers(cluster):
+    with database(cluster, "beside") as db, connect(cluster, "beside") as writer:
+        db.execute("CREATE EXTENSION treedb; SET search_path = public, treedb; SELECT create_collection('films')")
+        db.execute("SELECT insert_many('films', array_agg(format('{\"_id\": %s, \"year\": %s}', n, n % 50)::bson)) FROM generate_series(1, 2000) n")
+        page = (ROOT / "docs" / "postgres.md").read_text()
+        statements = page.split("**Indexes while others write.**")[1].split("```sql\n")[1].split("```")[0].splitlines()
+        same([statement.split()[0] for statement in statements], ["CREATE", "CREATE", "DROP"], "statements of the page")
+        for number, statement in enumerate(statements):
+            # It waits for the writer, and lets it write.
+            writer.autocommit = False
+            writer.execute("SELECT treedb.insert_one('films', %s::treedb.bson)", [json.dumps({"_id": f"before {number}", "year": 7})])
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                running = pool.submit(db.execute, statement)
+                with cluster.connect() as other:
+                    while not one(other, "SELECT count(*) FROM pg_stat_activity WHERE datname = 'beside' AND wait_event_type = 'Lock'"):
+                        check(not running.done(), f"{statement} does not wait for the writer")
+                        time.sleep(0.01)
+                writer.execute("SELECT treedb.insert_one('films', %s::treedb.bson)", [json.dumps({"_id": f"while {number}", "year": 7})])
+                writer.commit()
+                running.result(60)
+        same(lines(db, "SELECT i ->> 'name' FROM list_indexes('films') i"), ["_id_", "year_1"], "indexes")
+        same(lines(db, "SELECT treedb.check('films')"), [], "check")
+        same(one(db, "SELECT explain('{\"find\": \"films\", \"filter\": {\"year\": 7}}')::jsonb @? '$.** ? (@.indexName == \"year_1\")'"), True, "the plan uses it")
+        same(one(db, "SELECT count('films', '{\"year\": 7}')"), 46, "documents")
 
 
 def a_dump_restores_everything(cluster):
@@ -560,7 +647,8 @@ def write_pages():
 
 
 TESTS = [an_update_from_each_released_version_leaves_what_a_new_installation_has,
-         what_an_earlier_version_made_works_before_and_after_the_update, a_dump_restores_everything,
+         what_an_earlier_version_made_works_before_and_after_the_update, the_extension_is_created_by_a_superuser_and_not_dropped_while_it_is_used,
+         documents_are_parameters_as_drivers_send_them, indexes_of_collections_are_built_and_dropped_beside_writers, a_dump_restores_everything,
          pg_upgrade_carries_everything_over, *([pg_upgrade_from_15_carries_everything_over] if "PG_CONFIG_15" in os.environ else []), indexes_of_another_page_version_ask_for_reindex,
          an_index_has_the_lowest_page_version_that_its_leaves_need, stored_pages_of_the_present_format_are_read_and_written, stored_pages_of_earlier_formats_ask_for_reindex, the_docs_list_every_function_view_type_and_setting]
 

@@ -35,19 +35,19 @@ const KEPT_BYTES: usize = 1 << 20;
 
 /// The planner asks several times about each call (for its rows, the cost of a function scan, and the cost of ours), and about
 /// each filter.
-struct Asked<T> {
+struct Cached<T> {
     key: (Moment, Vec<u8>),
     estimate: Option<T>,
 }
 
-/// What the planner has asked lately.
-type Answers<T> = LocalKey<RefCell<Vec<Asked<T>>>>;
+/// What the planner has been answered lately, the oldest first.
+type Answers<T> = LocalKey<RefCell<Vec<Cached<T>>>>;
 
 thread_local! {
-    static ESTIMATES: RefCell<Vec<Asked<Estimate>>> = const { RefCell::new(Vec::new()) };
-    static SHARES: RefCell<Vec<Asked<f64>>> = const { RefCell::new(Vec::new()) };
-    static VALUES: RefCell<Vec<Asked<ValueStatistics>>> = const { RefCell::new(Vec::new()) };
-    static SEARCHED: RefCell<Vec<Asked<Vec<SearchedBy>>>> = const { RefCell::new(Vec::new()) };
+    static ESTIMATES: RefCell<Vec<Cached<Estimate>>> = const { RefCell::new(Vec::new()) };
+    static SHARES: RefCell<Vec<Cached<f64>>> = const { RefCell::new(Vec::new()) };
+    static VALUES: RefCell<Vec<Cached<ValueStatistics>>> = const { RefCell::new(Vec::new()) };
+    static SEARCHED: RefCell<Vec<Cached<Vec<SearchedBy>>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The estimate of a call with these arguments, made by `estimate` once in a statement.
@@ -67,24 +67,24 @@ fn once_of<T: Clone>(
     }
     let key = (catalog_cache::moment(), bytes);
     let known = answers
-        .with_borrow(|asked| asked.iter().find(|asked| asked.key == key).map(|asked| asked.estimate.clone()));
+        .with_borrow(|cached| cached.iter().find(|one| one.key == key).map(|one| one.estimate.clone()));
     if let Some(known) = known {
         return known;
     }
     let estimate = estimate();
-    answers.with_borrow_mut(|asked| {
-        asked.retain(|one| one.key.0 == key.0);
-        let kept: usize = asked.iter().map(|one| one.key.1.len()).sum();
+    answers.with_borrow_mut(|cached| {
+        cached.retain(|one| one.key.0 == key.0);
+        let kept: usize = cached.iter().map(|one| one.key.1.len()).sum();
         let mut too_many = (kept + key.1.len()).saturating_sub(KEPT_BYTES);
-        let full = usize::from(asked.len() >= KEPT);
-        let dropped = asked.iter().take_while(|one| {
+        let full = usize::from(cached.len() >= KEPT);
+        let dropped = cached.iter().take_while(|one| {
             let is_dropped = too_many > 0;
             too_many = too_many.saturating_sub(one.key.1.len());
             is_dropped
         });
         let dropped = dropped.count().max(full);
-        asked.drain(..dropped);
-        asked.push(Asked { key, estimate: estimate.clone() });
+        cached.drain(..dropped);
+        cached.push(Cached { key, estimate: estimate.clone() });
     });
     estimate
 }

@@ -58,33 +58,33 @@ enum Search {
     Plan(Box<Execution>),
 }
 
-/// What a call asks for.
-enum Asked<'f> {
+/// A call of `find`, as it was read.
+enum Request<'f> {
     /// The documents with a value in a field, and nothing beside.
     Point(PointFilter<'f>),
     Query(Box<Query>),
 }
 
-impl<'f> Asked<'f> {
+impl<'f> Request<'f> {
     /// Reads a filter and options.
-    fn read(filter: &'f [u8], options: &[u8]) -> Asked<'f> {
+    fn read(filter: &'f [u8], options: &[u8]) -> Request<'f> {
         let plain = Doc::from(bson::document(options)).is_empty();
         match plain.then(|| PointFilter::of(bson::document(filter))).flatten() {
-            Some(point) => Asked::Point(point),
-            None => Asked::Query(Box::new(accept(parse_find(filter, options)))),
+            Some(point) => Request::Point(point),
+            None => Request::Query(Box::new(accept(parse_find(filter, options)))),
         }
     }
 }
 
 impl Search {
     /// Begins a search of the collection that `reader` reads.
-    fn begin(reader: &mut Reader, asked: Asked<'_>) -> Search {
-        let query = match asked {
-            Asked::Point(point) => match point.scan(reader) {
+    fn begin(reader: &mut Reader, request: Request<'_>) -> Search {
+        let query = match request {
+            Request::Point(point) => match point.scan(reader) {
                 Some(scan) => return Search::Point(scan),
                 None => accept(point.query()),
             },
-            Asked::Query(query) => *query,
+            Request::Query(query) => *query,
         };
         reader.open_for(&query);
         let execution = accept(Execution::new(reader, &spilling(), query)).with_sort_memory(work_mem());
@@ -140,10 +140,10 @@ impl StreamedFunction for FindStream {
 
     fn open(call: &Call<'_>, snapshot: Registered) -> FindStream {
         let [name, filter, options] = call.arguments.map(Datum::bytes);
-        let asked = Asked::read(&filter, &options);
+        let request = Request::read(&filter, &options);
         let table = Table::open(&name, Need::Select);
         let mut reader = Reader::without_indexes(table, snapshot);
-        let search = Search::begin(&mut reader, asked);
+        let search = Search::begin(&mut reader, request);
         let batch = search.first_batch(call.wanted);
         FindStream { name: name.to_vec(), reader, search, part: None, batch, before: Counters::default() }
     }
@@ -177,7 +177,7 @@ impl StreamedFunction for FindStream {
         let (reader, search) = match part.claims() {
             Some(claims) => {
                 let mut reader = Reader::without_indexes(table, snapshot).claiming(claims);
-                let search = Search::begin(&mut reader, Asked::read(&filter, &options));
+                let search = Search::begin(&mut reader, Request::read(&filter, &options));
                 (reader, search)
             }
             None => {
@@ -204,7 +204,7 @@ impl StreamedFunction for FindStream {
         if *name != *self.name {
             return false;
         }
-        self.search = Search::begin(&mut self.reader, Asked::read(&filter, &options));
+        self.search = Search::begin(&mut self.reader, Request::read(&filter, &options));
         self.batch = self.search.first_batch(call.wanted);
         self.before = before;
         true

@@ -28,21 +28,21 @@ pub(super) enum Test {
     NotNull,
 }
 
-/// What a comparison with one value asks of a column.
-pub(super) enum Asked {
-    /// What no value fulfils.
-    Nothing,
-    /// What every value fulfils.
-    Anything,
+/// What a comparison with one value requires of a column.
+pub(super) enum Requirement {
+    /// No value fulfils it.
+    Never,
+    /// Every value fulfils it.
+    Always,
     /// To be this encoded value.
-    Value(Vec<u8>),
+    Equal(Vec<u8>),
     /// All of these.
     All(Vec<Test>),
 }
 
-impl Asked {
-    fn one(test: Test) -> Asked {
-        Asked::All(vec![test])
+impl Requirement {
+    fn one(test: Test) -> Requirement {
+        Requirement::All(vec![test])
     }
 }
 
@@ -77,7 +77,7 @@ impl Column {
         strategy: Strategy,
         argument: Datum<'_>,
         other: Option<OtherType>,
-    ) -> Asked {
+    ) -> Requirement {
         let kind = match other {
             None => self.kind,
             Some(other) => match self.kind_of(other) {
@@ -96,14 +96,14 @@ impl Column {
                     Strategy::Equal => false,
                 };
                 if !own.contains(&number) {
-                    return if holds { Asked::Anything } else { Asked::Nothing };
+                    return if holds { Requirement::Always } else { Requirement::Never };
                 }
                 self.encode_int(number, &mut value);
             }
             _ => _ = self.encode_as(kind, argument, Compression::No, &mut value),
         }
-        Asked::one(match strategy {
-            Strategy::Equal => return Asked::Value(value),
+        Requirement::one(match strategy {
+            Strategy::Equal => return Requirement::Equal(value),
             Strategy::Less | Strategy::LessEqual => {
                 self.inequality(true, strategy == Strategy::LessEqual, value)
             }
@@ -119,15 +119,15 @@ impl Column {
         strategy: Strategy,
         arguments: Vec<Datum<'_>>,
         other: Option<OtherType>,
-    ) -> Asked {
+    ) -> Requirement {
         let mut values: Vec<Vec<u8>> = Vec::with_capacity(arguments.len());
         let mut loosest: Option<Test> = None;
         for argument in arguments {
             match self.compared(strategy, argument, other) {
-                Asked::Nothing => {}
-                Asked::Anything => return Asked::Anything,
-                Asked::Value(value) => values.push(value),
-                Asked::All(tests) => {
+                Requirement::Never => {}
+                Requirement::Always => return Requirement::Always,
+                Requirement::Equal(value) => values.push(value),
+                Requirement::All(tests) => {
                     for test in tests {
                         match test {
                             Test::OneOf(more) => values.extend(more),
@@ -139,10 +139,10 @@ impl Column {
             }
         }
         if let Some(test) = loosest {
-            return Asked::one(test);
+            return Requirement::one(test);
         }
         if values.is_empty() {
-            return Asked::Nothing;
+            return Requirement::Never;
         }
         if let Order::Bytes = self.order {
             values.sort_unstable();
@@ -151,7 +151,7 @@ impl Column {
             values.sort_by(|a, b| self.compare(a, b));
             values.dedup_by(|a, b| self.compare(a, b) == Ordering::Equal);
         }
-        Asked::one(Test::OneOf(values))
+        Requirement::one(Test::OneOf(values))
     }
 
     /// Keeps the looser of two inequalities in the same direction.
@@ -205,7 +205,7 @@ impl Column {
     }
 
     /// The same of a type whose values have no encoding here.
-    fn searched(&self, strategy: Strategy, argument: Datum<'_>, other: OtherType) -> Asked {
+    fn searched(&self, strategy: Strategy, argument: Datum<'_>, other: OtherType) -> Requirement {
         let Some(values) = Values::of(other.own).filter(|_| other.is_comparable()) else {
             fail(
                 SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -232,12 +232,12 @@ impl Column {
             out
         };
         let less = |limit: Option<i64>| match limit {
-            Some(limit) => Asked::one(self.inequality(true, false, encoded(limit))),
-            None => Asked::Anything,
+            Some(limit) => Requirement::one(self.inequality(true, false, encoded(limit))),
+            None => Requirement::Always,
         };
         let greater = |limit: Option<i64>| match limit {
-            Some(limit) => Asked::one(self.inequality(false, true, encoded(limit))),
-            None => Asked::Nothing,
+            Some(limit) => Requirement::one(self.inequality(false, true, encoded(limit))),
+            None => Requirement::Never,
         };
         match strategy {
             Strategy::Less => less(from()),
@@ -253,9 +253,9 @@ impl Column {
                         equal.push(encoded(last));
                         equal.sort_by(|a, b| self.compare(a, b));
                     }
-                    Asked::one(Test::OneOf(equal))
+                    Requirement::one(Test::OneOf(equal))
                 }
-                _ => Asked::Nothing,
+                _ => Requirement::Never,
             },
         }
     }

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use super::argument::{Asked, Strategy, Test};
+use super::argument::{Requirement, Strategy, Test};
 use super::boundary::Boundary;
 use super::schema::Schema;
 use crate::shim::error::{SqlState, fail};
@@ -107,10 +107,10 @@ fn read_key(schema: &Schema, key: ScanKey<'_>, tests: &mut Vec<(usize, Test)>) -
             )
         })
     };
-    let asked = match key.condition {
-        Condition::IsNull => Asked::All(vec![Test::Null]),
-        Condition::IsNotNull => Asked::Anything,
-        Condition::Never => Asked::Nothing,
+    let requirement = match key.condition {
+        Condition::IsNull => Requirement::All(vec![Test::Null]),
+        Condition::IsNotNull => Requirement::Always,
+        Condition::Never => Requirement::Never,
         Condition::Row => fail(
             SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
             "treedb_btree cannot compare rows",
@@ -119,11 +119,11 @@ fn read_key(schema: &Schema, key: ScanKey<'_>, tests: &mut Vec<(usize, Test)>) -
         Condition::CompareAny(values) => column.compared_with_any(strategy(), values, key.other),
         Condition::Compare(value) => column.compared(strategy(), value, key.other),
     };
-    match asked {
-        Asked::Nothing => return false,
-        Asked::Anything => tests.push((number, Test::NotNull)),
-        Asked::Value(value) => tests.push((number, Test::OneOf(vec![value]))),
-        Asked::All(more) => tests.extend(more.into_iter().map(|test| (number, test))),
+    match requirement {
+        Requirement::Never => return false,
+        Requirement::Always => tests.push((number, Test::NotNull)),
+        Requirement::Equal(value) => tests.push((number, Test::OneOf(vec![value]))),
+        Requirement::All(more) => tests.extend(more.into_iter().map(|test| (number, test))),
     }
     true
 }

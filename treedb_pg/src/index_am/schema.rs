@@ -77,7 +77,7 @@ impl Compress {
     fn facts(self) -> u32 {
         match self {
             Compress::Nothing | Compress::Stored => 0,
-            Compress::All(Compression::Shorter | Compression::Shortest) => fact::COMPRESSED | fact::LZ4,
+            Compress::All(Compression::WithLz4 | Compression::WithServerLz4) => fact::COMPRESSED | fact::LZ4,
             Compress::All(_) => fact::COMPRESSED,
         }
     }
@@ -208,7 +208,7 @@ impl Schema {
 
     /// Makes `entry` that of a row, in an index with one for each; returns the facts it is evidence of.
     pub(super) fn entry(&self, row: &IndexRow<'_>, entry: &mut Entry) -> u32 {
-        let all = [Compression::Pglz, Compression::Shorter, Compression::Shortest].map(Compress::All);
+        let all = [Compression::Pglz, Compression::WithLz4, Compression::WithServerLz4].map(Compress::All);
         for compress in [Compress::Nothing, Compress::Stored].into_iter().chain(all) {
             self.encode(row, compress, entry);
             if !entry.is_too_long() {
@@ -216,7 +216,7 @@ impl Schema {
             }
         }
         // What is told is the same in every server.
-        self.encode(row, Compress::All(Compression::Shorter), entry);
+        self.encode(row, Compress::All(Compression::WithLz4), entry);
         let index = row.index();
         let (block, offset) = heap::tid_parts(row.tid());
         fail_about(

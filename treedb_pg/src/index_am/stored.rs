@@ -30,10 +30,10 @@ const WORTH_COMPRESSING: usize = 64;
 pub(super) enum Compression {
     No,
     Pglz,
-    /// By the method that makes a value shorter.
-    Shorter,
-    /// The same, and the server's `lz4` is one of them.
-    Shortest,
+    /// By `pglz` or the `lz4` of the extension: the one that makes a value shorter.
+    WithLz4,
+    /// The same, or by the server's `lz4`.
+    WithServerLz4,
 }
 
 impl Compression {
@@ -41,8 +41,8 @@ impl Compression {
         match self {
             Compression::No => &[],
             Compression::Pglz => &[Method::Pglz],
-            Compression::Shorter => &[Method::Pglz, Method::Lz4],
-            Compression::Shortest => &[Method::Pglz, Method::Lz4, Method::ServerLz4],
+            Compression::WithLz4 => &[Method::Pglz, Method::Lz4],
+            Compression::WithServerLz4 => &[Method::Pglz, Method::Lz4, Method::ServerLz4],
         }
     }
 }

@@ -101,7 +101,7 @@ impl Operator {
 
 /// A call of an estimator for a restriction.
 #[derive(Clone, Copy)]
-struct Asked {
+struct EstimatorCall {
     root: *mut pg_sys::PlannerInfo,
     operator: pg_sys::Oid,
     arguments: *mut pg_sys::List,
@@ -120,8 +120,8 @@ struct Condition {
     other: *mut pg_sys::Node,
 }
 
-impl Asked {
-    /// The condition that is asked about.
+impl EstimatorCall {
+    /// The condition whose share is asked for.
     ///
     /// # Safety
     /// A call of the planner's.
@@ -158,7 +158,7 @@ impl Asked {
     ///
     /// # Safety
     /// As [`Self::condition`], of which `number` is.
-    unsafe fn before(&self, number: i32) -> Option<Vec<(Asked, Condition)>> {
+    unsafe fn before(&self, number: i32) -> Option<Vec<(EstimatorCall, Condition)>> {
         // SAFETY: the planner has arrays of as many relations as it says.
         unsafe {
             if number <= 0 || number >= (*self.root).simple_rel_array_size {
@@ -169,7 +169,7 @@ impl Asked {
             let earlier = self
                 .earlier_in(rel.baserestrictinfo, &mut left)
                 .or_else(|| self.earlier_in_joins(rel.joininfo, &mut left))?;
-            Some(earlier.into_iter().filter_map(|asked| Some((asked, asked.condition()?))).collect())
+            Some(earlier.into_iter().filter_map(|call| Some((call, call.condition()?))).collect())
         }
     }
 
@@ -179,7 +179,11 @@ impl Asked {
     ///
     /// # Safety
     /// A list of conditions of the planner's.
-    unsafe fn earlier_in(&self, conditions: *mut pg_sys::List, left: &mut usize) -> Option<Vec<Asked>> {
+    unsafe fn earlier_in(
+        &self,
+        conditions: *mut pg_sys::List,
+        left: &mut usize,
+    ) -> Option<Vec<EstimatorCall>> {
         let mut earlier = Vec::new();
         // SAFETY: the tag of a node says what structure it is.
         unsafe {
@@ -197,7 +201,7 @@ impl Asked {
                     return Some(earlier);
                 }
                 let (operator, arguments) = ((*comparison).opno, (*comparison).args);
-                earlier.push(Asked { operator, arguments, ..*self });
+                earlier.push(EstimatorCall { operator, arguments, ..*self });
             }
         }
         None
@@ -208,7 +212,11 @@ impl Asked {
     ///
     /// # Safety
     /// A list of conditions of the planner's.
-    unsafe fn earlier_in_joins(&self, conditions: *mut pg_sys::List, left: &mut usize) -> Option<Vec<Asked>> {
+    unsafe fn earlier_in_joins(
+        &self,
+        conditions: *mut pg_sys::List,
+        left: &mut usize,
+    ) -> Option<Vec<EstimatorCall>> {
         let mut earlier = Vec::new();
         // SAFETY: the tag of a node says what structure it is.
         unsafe {
@@ -225,11 +233,11 @@ impl Asked {
                 let (of, several) = ((*known).outer_relids, compat::has_several_forms(known));
                 if (*comparison).args == self.arguments {
                     earlier.retain(|(other, _)| !several && pg_sys::bms_equal(*other, of));
-                    return Some(earlier.into_iter().map(|(_, asked)| asked).collect());
+                    return Some(earlier.into_iter().map(|(_, call)| call).collect());
                 }
                 if !several {
                     let (operator, arguments) = ((*comparison).opno, (*comparison).args);
-                    earlier.push((of, Asked { operator, arguments, ..*self }));
+                    earlier.push((of, EstimatorCall { operator, arguments, ..*self }));
                 }
             }
         }
@@ -240,7 +248,11 @@ impl Asked {
     ///
     /// # Safety
     /// A condition of the planner's.
-    unsafe fn earlier_in_arms(&self, condition: *mut pg_sys::Node, left: &mut usize) -> Option<Vec<Asked>> {
+    unsafe fn earlier_in_arms(
+        &self,
+        condition: *mut pg_sys::Node,
+        left: &mut usize,
+    ) -> Option<Vec<EstimatorCall>> {
         // SAFETY: the tag of a node says what structure it is.
         unsafe {
             if (*condition).type_ != pg_sys::NodeTag::T_BoolExpr {
@@ -339,13 +351,13 @@ impl Asked {
             let Some(condition) = self.condition() else { return alone };
             let Some(is_lower) = condition.operator.is_lower_bound() else { return alone };
             let Some(before) = self.before(condition.number) else { return alone };
-            let of_same = |(_, earlier): &&(Asked, Condition)| {
+            let of_same = |(_, earlier): &&(EstimatorCall, Condition)| {
                 pg_sys::equal(earlier.expression.cast(), condition.expression.cast())
             };
             let mut bounds = before
                 .iter()
                 .filter(of_same)
-                .filter_map(|(asked, earlier)| Some((asked, earlier.operator.is_lower_bound()?)));
+                .filter_map(|(call, earlier)| Some((call, earlier.operator.is_lower_bound()?)));
             let Some((first, first_is_lower)) = bounds.next() else { return alone };
             if first_is_lower == is_lower || bounds.any(|(_, other)| other == is_lower) {
                 return alone;
@@ -512,16 +524,16 @@ impl Args {
         let (Some(root), Some(arguments)) = (self.internal(0), self.internal(2)) else { return RANGE };
         // SAFETY: SQL cannot call a function with an argument of type internal; the server calls estimators with these.
         let share = unsafe {
-            let asked = Asked {
+            let call = EstimatorCall {
                 root: root.cast_mut_ptr(),
                 operator: self.oid(1),
                 arguments: arguments.cast_mut_ptr(),
                 relation: self.int4(3),
                 collation: (*self.raw()).fncollation,
             };
-            match (asked.by_documents(filters), Operator::of(asked.operator)) {
+            match (call.by_documents(filters), Operator::of(call.operator)) {
                 (Some(share), _) => share,
-                (None, Some(operator)) => asked.by_server_in_range(operator),
+                (None, Some(operator)) => call.by_server_in_range(operator),
                 (None, None) => RANGE,
             }
         };

@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes not read yet.
-    pub fn left(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         self.body.len().saturating_sub(self.at)
     }
 
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
                 self.at += len;
                 Ok(bytes)
             }
-            None => Err(self.wrong(field, format!("needs {len} bytes, {} are left", self.left()))),
+            None => Err(self.wrong(field, format!("needs {len} bytes, {} are left", self.remaining()))),
         }
     }
 
@@ -134,17 +134,19 @@ impl<'a> Reader<'a> {
         let start = self.clone();
         let count = self.u32(field)? as usize;
         match count.checked_mul(least) {
-            Some(bytes) if bytes <= self.left() => Ok(count),
-            _ => Err(start
-                .wrong(field, format!("{count} cannot fit into the {} bytes that are left", self.left()))),
+            Some(bytes) if bytes <= self.remaining() => Ok(count),
+            _ => Err(start.wrong(
+                field,
+                format!("{count} cannot fit into the {} bytes that are left", self.remaining()),
+            )),
         }
     }
 
     /// Ends the reading: every byte must have been used.
     pub fn finish(self) -> Result<(), Malformed> {
-        match self.left() {
+        match self.remaining() {
             0 => Ok(()),
-            left => Err(self.wrong("end", format!("{left} bytes too many"))),
+            remaining => Err(self.wrong("end", format!("{remaining} bytes too many"))),
         }
     }
 }

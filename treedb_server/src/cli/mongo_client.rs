@@ -3,14 +3,12 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConnection, StreamOwned};
+use treedb_client::Tls;
 use treedb_query::error::ErrorCode;
 
 use super::Failure;
@@ -176,21 +174,7 @@ impl Socket {
 
     /// Begins TLS with a server whose certificate has to be certified by those in a file.
     fn secured(stream: TcpStream, host: &str, authority: &Path) -> Result<Socket, Failure> {
-        let unusable = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", authority.display()));
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(authority).map_err(|error| unusable(&error))? {
-            let certificate = certificate.map_err(|error| unusable(&error))?;
-            roots.add(certificate).map_err(|error| unusable(&error))?;
-        }
-        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(&error))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let name =
-            ServerName::try_from(host.to_owned()).map_err(|error| Failure(format!("{host}: {error}")))?;
-        let session = ClientConnection::new(Arc::new(config), name)
-            .map_err(|error| Failure(format!("{host}: {error}")))?;
+        let session = Tls::with_roots(host, authority)?.session()?;
         Ok(Socket::Tls(Box::new(StreamOwned::new(session, stream))))
     }
 }

@@ -100,7 +100,7 @@ settings! {
         vector_memory: Bytes<0> = Unset("a quarter of the memory, at least 1 GiB; with cache_bytes: as much as that", r#""8GiB""#);
         /// Threads that build a vector index
         vector_build_threads: Count<1> = Unset("one for each core", "2");
-        /// Whether stopping saves the copies of vector indexes in files, which the next start reads instead of building them
+        /// Whether a stop saves the copies of vector indexes in files, which the first searches after the next start read instead of building them
         save_vector_images: Choice<OnOff> = Is("on");
         /// When a write without a write concern is acknowledged
         durability: Choice<DurabilityName> = Is("durable");

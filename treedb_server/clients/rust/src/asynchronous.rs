@@ -18,14 +18,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use treedb_protocol::bytes::Reader;
 use treedb_protocol::call::{
-    Ack, Authenticate, Batch, Bound, Call, Close, Credit, Find, FindWith, Forget, Hello, Insert, Left, Ping,
-    Prepared, Prove, Pull, Welcome,
+    Ack, Authenticate, Batch, Bound, Call, Close, Credit, Find, FindWith, Forget, Hello, Insert, Ping,
+    Prepared, Prove, Pull, Resource, Welcome,
 };
 use treedb_protocol::error_frame::ErrorFrame;
 use treedb_protocol::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, VERSION};
 use treedb_protocol::scram::{ClientExchange, Mechanism};
 
-use crate::connection::{Frame, LeavesInFrame, has_more, left, read_answer};
+use crate::connection::{Frame, ResourceInFrame, has_more, read_answer, resource_in};
 use crate::error::{Error, Result};
 use crate::results::{Pair, Remaining};
 #[cfg(feature = "async-tls")]
@@ -74,15 +74,15 @@ struct State {
 #[derive(Debug)]
 struct Awaited {
     frames: mpsc::UnboundedSender<Frame>,
-    leaves: LeavesInFrame,
+    opens: ResourceInFrame,
     _place: Option<OwnedSemaphorePermit>,
 }
 
-/// Where the frames of an answer arrive. Dropped, those that have not been taken are thrown away with what they have left.
+/// Where the frames of an answer arrive. Dropped, those that have not been taken are thrown away, and what they have opened is closed.
 #[derive(Debug)]
 struct Answer {
     frames: mpsc::UnboundedReceiver<Frame>,
-    leaves: LeavesInFrame,
+    opens: ResourceInFrame,
     shared: Arc<Shared>,
 }
 
@@ -101,7 +101,7 @@ impl Drop for Answer {
             self.frames.close();
             std::iter::from_fn(|| self.frames.try_recv().ok()).collect()
         };
-        untaken.iter().for_each(|frame| self.shared.clean(frame, self.leaves));
+        untaken.iter().for_each(|frame| self.shared.clean(frame, self.opens));
     }
 }
 
@@ -136,22 +136,22 @@ impl Shared {
         let Some(awaited) = state.awaited.get(&header.request) else {
             return Err(format!("an answer to request {}, which was not made", header.request));
         };
-        let (unwanted, leaves) = (awaited.frames.send(frame).err(), awaited.leaves);
+        let (unwanted, opens) = (awaited.frames.send(frame).err(), awaited.opens);
         if !has_more(&header) {
             state.awaited.remove(&header.request);
         }
         drop(state);
         if let Some(mpsc::error::SendError(frame)) = unwanted {
-            self.clean(&frame, leaves);
+            self.clean(&frame, opens);
         }
         Ok(())
     }
 
-    /// Closes what an answer that nobody takes has left on the server.
-    fn clean(&self, frame: &Frame, leaves: LeavesInFrame) {
-        match leaves(frame) {
-            Some(Left::Cursor(cursor)) => self.send_alone(&Close { cursor }),
-            Some(Left::Statement(statement)) => self.send_alone(&Forget { statement }),
+    /// Closes what an answer that nobody takes has opened on the server.
+    fn clean(&self, frame: &Frame, opens: ResourceInFrame) {
+        match opens(frame) {
+            Some(Resource::Cursor(cursor)) => self.send_alone(&Close { cursor }),
+            Some(Resource::Statement(statement)) => self.send_alone(&Forget { statement }),
             None => {}
         }
     }
@@ -166,7 +166,7 @@ impl Shared {
         let (frames, _) = mpsc::unbounded_channel();
         let mut state = self.lock();
         if state.ended.is_none() {
-            state.awaited.insert(id, Awaited { frames, leaves: |_| None, _place: None });
+            state.awaited.insert(id, Awaited { frames, opens: |_| None, _place: None });
             // A failure of the task that writes ends the connection itself.
             let _ = self.queue.send(bytes);
         }
@@ -310,16 +310,16 @@ impl AsyncClient {
         // The semaphore is never closed.
         let place = if waits { Arc::clone(&inner.places).acquire_owned().await.ok() } else { None };
         let (sender, frames) = mpsc::unbounded_channel();
-        let leaves: LeavesInFrame = left::<C>;
+        let opens: ResourceInFrame = resource_in::<C>;
         {
             let mut state = inner.shared.lock();
             if let Some(reason) = &state.ended {
                 return Err(Error::Ended(reason.clone()));
             }
-            state.awaited.insert(id, Awaited { frames: sender, leaves, _place: place });
+            state.awaited.insert(id, Awaited { frames: sender, opens, _place: place });
         }
         inner.shared.queue.send(bytes).map_err(|_| inner.shared.ended())?;
-        Ok(Answer { frames, leaves, shared: Arc::clone(&inner.shared) })
+        Ok(Answer { frames, opens, shared: Arc::clone(&inner.shared) })
     }
 
     /// Makes any request and waits for its answer. If the future is dropped, a cursor or statement that the answer brings is closed.

@@ -1,6 +1,6 @@
 //! The socket, frames, and the requests whose answers have not been taken.
 //!
-//! What is left on the server by an answer that nobody takes, a cursor or a statement, is closed when the answer arrives. Since there may be as
+//! What an answer that nobody takes has opened on the server, a cursor or a statement, is closed when the answer arrives. Since there may be as
 //! many as the server allows, the next request of that kind waits for them first.
 //!
 //! The socket stays in blocking mode, so that a plain call is one `send` and one `recv`. But sending must not block
@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use treedb_protocol::bytes::Reader;
-use treedb_protocol::call::{Call, Close, Forget, Hello, Left, Welcome};
+use treedb_protocol::call::{Call, Close, Forget, Hello, Resource, Welcome};
 use treedb_protocol::error_frame::ErrorFrame;
 use treedb_protocol::frame::{ANSWER, CLOSING, ERROR, HEADER, Header, MAX_BODY, MORE, VERSION, opcode};
 
@@ -42,8 +42,8 @@ pub(crate) struct Connection {
     next_id: u64,
     /// Requests whose answer has not been taken to its end.
     awaited: HashMap<u64, Awaited>,
-    /// Those among them whose answer nobody takes, and may leave something on the server.
-    leaving: usize,
+    /// Those among them whose answer nobody takes, and may open something on the server.
+    unwanted_opens: usize,
     /// Why the connection has ended, once it has.
     ended: Option<String>,
 }
@@ -57,18 +57,18 @@ struct Awaited {
     complete: bool,
     /// Somebody takes the answer.
     wanted: bool,
-    /// What it leaves if nobody does; `None` if that is nothing.
-    leaves: Option<LeavesInFrame>,
+    /// Finds what it has opened; `None` if that is nothing.
+    opens: Option<ResourceInFrame>,
 }
 
-/// Finds what an answer in a frame has left on the server.
-pub(crate) type LeavesInFrame = fn(&Frame) -> Option<Left>;
+/// Finds what an answer in a frame has opened on the server.
+pub(crate) type ResourceInFrame = fn(&Frame) -> Option<Resource>;
 
-/// What the answer to a `C` in a frame has left on the server.
-pub(crate) fn left<C: Call>(frame: &Frame) -> Option<Left> {
-    let leaves = C::LEAVES?;
+/// What the answer to a `C` in a frame has opened on the server.
+pub(crate) fn resource_in<C: Call>(frame: &Frame) -> Option<Resource> {
+    let resource_of = C::OPENS?;
     let (answer, _) = read_answer::<C>(&frame.header, &frame.body).ok()?;
-    leaves(&answer)
+    resource_of(&answer)
 }
 
 /// A frame as it was received.
@@ -93,7 +93,7 @@ impl Connection {
             end: 0,
             next_id: 1,
             awaited: HashMap::new(),
-            leaving: 0,
+            unwanted_opens: 0,
             ended: None,
         };
         let id = connection.submit(&Hello { oldest: VERSION, newest: VERSION })?;
@@ -114,7 +114,7 @@ impl Connection {
     /// is waited for.
     pub(crate) fn submit<C: Call>(&mut self, call: &C) -> Result<u64> {
         self.alive()?;
-        while C::LEAVES.is_some() && self.leaving > 0 {
+        while C::OPENS.is_some() && self.unwanted_opens > 0 {
             self.advance()?;
         }
         let id = self.collect(call)?;
@@ -145,8 +145,8 @@ impl Connection {
             return header.within(limit).map_err(Error::TooLarge).map(|()| id);
         }
         self.next_id += 1;
-        let leaves = C::LEAVES.map(|_| left::<C> as LeavesInFrame);
-        let awaited = Awaited { arrived: VecDeque::new(), complete: false, wanted: true, leaves };
+        let opens = C::OPENS.map(|_| resource_in::<C> as ResourceInFrame);
+        let awaited = Awaited { arrived: VecDeque::new(), complete: false, wanted: true, opens };
         self.awaited.insert(id, awaited);
         Ok(id)
     }
@@ -180,7 +180,7 @@ impl Connection {
                     self.start = end;
                     let read = read_answer::<C>(&header, self.received.get(start..end).unwrap_or_default());
                     let read = self.checked(read);
-                    // What the answers before it have left is closed now. If that fails, the next request says so.
+                    // What the answers before it have opened is closed now. If that fails, the next request says so.
                     let _ = self.flush();
                     return read;
                 }
@@ -228,20 +228,20 @@ impl Connection {
     pub(crate) fn forget(&mut self, id: u64) {
         let Some(awaited) = self.awaited.get_mut(&id).filter(|awaited| awaited.wanted) else { return };
         awaited.wanted = false;
-        let (arrived, leaves) = (std::mem::take(&mut awaited.arrived), awaited.leaves);
+        let (arrived, opens) = (std::mem::take(&mut awaited.arrived), awaited.opens);
         if awaited.complete {
             self.awaited.remove(&id);
-        } else if leaves.is_some() {
-            self.leaving += 1;
+        } else if opens.is_some() {
+            self.unwanted_opens += 1;
         }
-        arrived.iter().for_each(|frame| self.discard(frame, leaves));
+        arrived.iter().for_each(|frame| self.discard(frame, opens));
     }
 
-    /// Closes what an answer that nobody takes has left on the server: with the next bytes that are sent.
-    fn discard(&mut self, frame: &Frame, leaves: Option<LeavesInFrame>) {
-        let closed = match leaves.and_then(|leaves| leaves(frame)) {
-            Some(Left::Cursor(cursor)) => self.collect(&Close { cursor }),
-            Some(Left::Statement(statement)) => self.collect(&Forget { statement }),
+    /// Closes what an answer that nobody takes has opened on the server: with the next bytes that are sent.
+    fn discard(&mut self, frame: &Frame, opens: Option<ResourceInFrame>) {
+        let closed = match opens.and_then(|resource_in| resource_in(frame)) {
+            Some(Resource::Cursor(cursor)) => self.collect(&Close { cursor }),
+            Some(Resource::Statement(statement)) => self.collect(&Forget { statement }),
             None => return,
         };
         // It fails only if the connection has ended, and everything on the server with it.
@@ -368,12 +368,12 @@ impl Connection {
             awaited.arrived.push_back(frame);
             return Ok(());
         }
-        let leaves = awaited.leaves;
+        let opens = awaited.opens;
         if awaited.complete {
             self.awaited.remove(&id);
-            self.leaving -= usize::from(leaves.is_some());
+            self.unwanted_opens -= usize::from(opens.is_some());
         }
-        self.discard(&frame, leaves);
+        self.discard(&frame, opens);
         Ok(())
     }
 

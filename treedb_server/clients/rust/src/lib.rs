@@ -60,8 +60,8 @@ pub use tls::Tls;
 pub use treedb_protocol::call::{
     Ack, Batch, Bound, Call, Close, Count, CountWith, CreateIndex, Credit, Delete, DeleteWith, DocumentError,
     DropIndex, Entries, Execute, Execution, Find, FindWith, Forget, Get, GetWith, Insert, InsertWith,
-    Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, Leaves, Left, ListIndexes, Neighbor, Next, Op, Ping,
-    Prepare, Prepared, Pull, Shape, Update, UpdateSearchIndex, UpdateWith, Updated, VectorSearch, Welcome,
-    values,
+    Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Neighbor, Next, Op, Ping, Prepare,
+    Prepared, Pull, Resource, ResourceOf, Shape, Update, UpdateSearchIndex, UpdateWith, Updated,
+    VectorSearch, Welcome, values,
 };
 pub use treedb_protocol::{ErrorFrame, Malformed};

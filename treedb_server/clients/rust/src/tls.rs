@@ -43,8 +43,11 @@ impl Tls {
         Ok(Tls { config: Arc::new(config), name })
     }
 
-    /// A session with the server, which has not begun.
-    pub(crate) fn session(&self) -> Result<ClientConnection> {
+    /// A session of rustls with the server, which has not begun, for a connection that speaks another protocol.
+    ///
+    /// # Errors
+    /// rustls cannot make one.
+    pub fn session(&self) -> Result<ClientConnection> {
         ClientConnection::new(Arc::clone(&self.config), self.name.clone())
             .map_err(|error| Error::Tls(error.to_string()))
     }

@@ -13,7 +13,7 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use super::{Call, Leaves, Left};
+use super::{Call, Resource, ResourceOf};
 use crate::bytes::{Malformed, Reader, put_text};
 use crate::frame::opcode;
 
@@ -59,8 +59,8 @@ pub struct Batch {
 
 impl Batch {
     /// The cursor, if there are more batches.
-    pub(super) fn left(&self) -> Option<Left> {
-        (self.cursor != 0).then_some(Left::Cursor(self.cursor))
+    pub(super) fn resource(&self) -> Option<Resource> {
+        (self.cursor != 0).then_some(Resource::Cursor(self.cursor))
     }
 
     pub(super) fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -164,7 +164,7 @@ impl<'a> Find<'a> {
 impl Call for Find<'_> {
     const OPCODE: u16 = opcode::FIND;
     type Answer = Batch;
-    const LEAVES: Option<Leaves<Batch>> = Some(Batch::left);
+    const OPENS: Option<ResourceOf<Batch>> = Some(Batch::resource);
 
     fn write(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
         put_text(out, "namespace", self.namespace)?;
@@ -203,7 +203,7 @@ impl Next {
 impl Call for Next {
     const OPCODE: u16 = opcode::NEXT;
     type Answer = Batch;
-    const LEAVES: Option<Leaves<Batch>> = Some(Batch::left);
+    const OPENS: Option<ResourceOf<Batch>> = Some(Batch::resource);
 
     fn write(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
         out.extend_from_slice(&self.cursor.to_le_bytes());

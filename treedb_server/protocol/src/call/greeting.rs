@@ -109,7 +109,7 @@ pub struct Ping<'a> {
 impl<'a> Ping<'a> {
     /// Reads the request.
     pub fn read(body: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let all = body.left();
+        let all = body.remaining();
         Ok(Ping { payload: body.take("payload", all)? })
     }
 }
@@ -124,7 +124,7 @@ impl Call for Ping<'_> {
     }
 
     fn read_answer(body: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
-        let all = body.left();
+        let all = body.remaining();
         Ok(body.take("payload", all)?.to_vec())
     }
 }

@@ -38,8 +38,8 @@ pub trait Call {
     /// What the answer says.
     type Answer;
 
-    /// Finds what the answer has left on the server; `None` if such an answer never leaves anything.
-    const LEAVES: Option<Leaves<Self::Answer>> = None;
+    /// Finds what the answer has opened on the server; `None` if such an answer never opens anything.
+    const OPENS: Option<ResourceOf<Self::Answer>> = None;
 
     /// The header's flags.
     fn flags(&self) -> u16 {
@@ -64,12 +64,12 @@ pub trait Call {
     }
 }
 
-/// Finds what an answer has left on the server.
-pub type Leaves<A> = fn(&A) -> Option<Left>;
+/// Finds what an answer has opened on the server.
+pub type ResourceOf<A> = fn(&A) -> Option<Resource>;
 
-/// What an answer has left on the server, until it is closed or the connection ends. Who throws an answer away closes it.
+/// What an answer has opened on the server, until it is closed or the connection ends. Who throws an answer away closes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum Resource {
     /// A cursor, which [`Close`] closes.
     Cursor(u64),
     /// A statement, which [`Forget`] frees.

@@ -23,7 +23,7 @@
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
 use super::find::{PROJECTION, SORT, which};
-use super::{Ack, Batch, Call, Inserted, Leaves, Left, MULTI, UNORDERED, UPSERT, Updated};
+use super::{Ack, Batch, Call, Inserted, MULTI, Resource, ResourceOf, UNORDERED, UPSERT, Updated};
 use crate::bytes::{Malformed, Reader, length, put_text};
 use crate::frame::{MAX_ITEMS, opcode};
 
@@ -123,7 +123,8 @@ fn by_id() -> RawDocumentBuf {
 impl Call for Prepare<'_> {
     const OPCODE: u16 = opcode::PREPARE;
     type Answer = Prepared;
-    const LEAVES: Option<Leaves<Prepared>> = Some(|prepared| Some(Left::Statement(prepared.statement)));
+    const OPENS: Option<ResourceOf<Prepared>> =
+        Some(|prepared| Some(Resource::Statement(prepared.statement)));
 
     fn write(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
         let get = by_id();
@@ -171,7 +172,7 @@ pub trait Execution {
     type Answer;
 
     /// As of [`Call`].
-    const LEAVES: Option<Leaves<Self::Answer>> = None;
+    const OPENS: Option<ResourceOf<Self::Answer>> = None;
 
     /// The header's flags.
     fn flags(&self) -> u16 {
@@ -201,7 +202,7 @@ pub struct Execute<E> {
 impl<E: Execution> Call for Execute<E> {
     const OPCODE: u16 = opcode::EXECUTE;
     type Answer = E::Answer;
-    const LEAVES: Option<Leaves<E::Answer>> = E::LEAVES;
+    const OPENS: Option<ResourceOf<E::Answer>> = E::OPENS;
 
     fn flags(&self) -> u16 {
         self.with.flags()
@@ -232,7 +233,7 @@ impl<'a> Executed<'a> {
     /// Reads the request.
     pub fn read(flags: u16, body: &mut Reader<'a>) -> Result<Self, Malformed> {
         let statement = body.u32("statement")?;
-        let rest = body.take("values", body.left())?;
+        let rest = body.take("values", body.remaining())?;
         Ok(Executed { statement, flags, rest })
     }
 }
@@ -333,7 +334,7 @@ impl<'a> FindWith<'a> {
 
 impl Execution for FindWith<'_> {
     type Answer = Batch;
-    const LEAVES: Option<Leaves<Batch>> = Some(Batch::left);
+    const OPENS: Option<ResourceOf<Batch>> = Some(Batch::resource);
 
     fn write(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
         out.extend_from_slice(&self.batch.to_le_bytes());

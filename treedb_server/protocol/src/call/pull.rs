@@ -32,7 +32,7 @@ impl Pull {
 
 impl Call for Pull {
     const OPCODE: u16 = opcode::PULL;
-    /// One frame of the answer. It leaves nothing: its cursor has been there before, and who has pulled it closes it.
+    /// One frame of the answer. It opens nothing: its cursor has been there before, and who has pulled it closes it.
     type Answer = Batch;
 
     fn write(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
