@@ -25,6 +25,7 @@ ANALYZE c;
 ANALYZE kinds;
 ANALYZE keys;
 CREATE TABLE questions (n int GENERATED ALWAYS AS IDENTITY, query text);
+-- The eighth has few rows outside: version 18 starts workers for each of them if nothing else is enabled.
 INSERT INTO questions (query) VALUES
     ($$SELECT k.n, c.doc -> '_id' FROM kinds k JOIN c ON c.doc -> 'mixed' = k.v$$),
     ($$SELECT k.n, c.doc -> '_id' FROM kinds k LEFT JOIN c ON c.doc -> 'mixed' = k.v$$),
@@ -33,7 +34,7 @@ INSERT INTO questions (query) VALUES
     ($$SELECT k.n FROM kinds k WHERE EXISTS (SELECT FROM c WHERE c.doc -> 'mixed' > k.v)$$),
     ($$SELECT k.n FROM kinds k WHERE k.v IN (SELECT doc -> 'mixed' FROM c)$$),
     ($$SELECT k.n FROM kinds k WHERE k.v NOT IN (SELECT doc -> 'mixed' FROM c WHERE doc -> 'mixed' = k.v)$$),
-    ($$SELECT count(*) FROM c LEFT JOIN kinds k ON c.doc -> 'year' = '1950' AND k.n = 1$$),
+    ($$SELECT count(*) FROM (SELECT doc FROM c WHERE doc -> '_id' < '80' OR doc -> '_id' > '4990') c LEFT JOIN kinds k ON c.doc -> 'year' = '1950' AND k.n = 1$$),
     ($$SELECT count(*) FROM kinds k LEFT JOIN c ON c.doc -> 'year' = '1950' AND k.n = 1$$),
     ($$SELECT k.n, c.doc -> '_id' FROM kinds k LEFT JOIN keys b ON b.n = k.n LEFT JOIN c ON c.doc -> 'year' = b.key$$),
     ($$SELECT k.n, c.doc -> '_id' FROM kinds k LEFT JOIN (SELECT n, coalesce(key, '1950') AS key FROM keys) b ON b.n = k.n LEFT JOIN c ON c.doc -> 'year' = b.key$$),

@@ -4,18 +4,21 @@
 //! fail when it is executed, if it is: nothing here raises an error of its own.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::thread::LocalKey;
 
+use treedb_query::access::IndexInfo;
 use treedb_query::doc::{Doc, Value};
 use treedb_query::index::ordered::Kind;
 use treedb_query::query::{Filter, Path, Plan, Query, SearchedFields, matching_share};
 
 use super::catalog_cache::{self, Moment};
 use super::find::{parse_count, parse_find};
-use super::index;
+use super::index::{self, Index};
 use super::ordered_rows;
 use super::parallel_pipeline;
-use super::reader::Reader;
+use super::reader::{ESTIMATED, Reader};
 use super::spill::spilling;
 use super::statistics::KnownStatistics;
 use super::table::Table;
@@ -23,31 +26,60 @@ use crate::shim::datum::Datum;
 use crate::shim::filter_scan::{PathNames, Scanned, SearchedBy, ValueStatistics};
 use crate::shim::row_order::RowOrder;
 use crate::shim::server::{self, Costs};
+use crate::shim::setting::Counter;
 use crate::shim::streamed::{ARGUMENTS, Argument, Divided, Estimate};
 use crate::shim::text;
 use crate::types::{bson, value};
 
-/// Answers of each kind that are kept: as many as a statement with many joins asks for again and again.
-const KEPT: usize = 64;
+/// Answers of each kind that are kept: more than a statement with many joins and partitions asks for again and again. When there would be
+/// more, all are forgotten.
+const KEPT: usize = 4096;
 
-/// The bytes of all that they answer, in which filters may have many values. What is longer is kept alone.
+/// The same of the bytes of all that they answer, in which filters may have many values. What is longer is kept alone.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// The planner asks several times about each call (for its rows, the cost of a function scan, and the cost of ours), and about
-/// each filter.
-struct Cached<T> {
-    key: (Moment, Vec<u8>),
-    estimate: Option<T>,
+/// How often the query layer has been asked by which of their fields indexes are searched for values that are not known.
+pub(crate) static ASKED_INDEXES: Counter = Counter::new(
+    c"treedb.asked_indexes",
+    c"How often it has been found out which fields of indexes a search for unknown values uses.",
+);
+
+/// What the planner has asked lately, with the answers. It asks several times about each call (for its rows, the cost of a function scan, and
+/// the cost of ours), and about each filter.
+struct Answers<T> {
+    moment: Moment,
+    known: HashMap<Vec<u8>, Option<T>>,
+    bytes: usize,
 }
 
-/// What the planner has been answered lately, the oldest first.
-type Answers<T> = LocalKey<RefCell<Vec<Cached<T>>>>;
+impl<T: Clone> Answers<T> {
+    fn new() -> RefCell<Answers<T>> {
+        RefCell::new(Answers { moment: Moment::default(), known: HashMap::new(), bytes: 0 })
+    }
+
+    /// The answer that was given at this moment, if there is one.
+    fn get(&self, moment: Moment, asked: &[u8]) -> Option<Option<T>> {
+        self.known.get(asked).filter(|_| self.moment == moment).cloned()
+    }
+
+    fn keep(&mut self, moment: Moment, asked: Vec<u8>, answer: Option<T>) {
+        let is_full = self.known.len() >= KEPT || self.bytes + asked.len() > KEPT_BYTES;
+        if self.moment != moment || is_full {
+            (self.moment, self.bytes) = (moment, 0);
+            self.known.clear();
+        }
+        self.bytes += asked.len();
+        self.known.insert(asked, answer);
+    }
+}
 
 thread_local! {
-    static ESTIMATES: RefCell<Vec<Cached<Estimate>>> = const { RefCell::new(Vec::new()) };
-    static SHARES: RefCell<Vec<Cached<f64>>> = const { RefCell::new(Vec::new()) };
-    static VALUES: RefCell<Vec<Cached<ValueStatistics>>> = const { RefCell::new(Vec::new()) };
-    static SEARCHED: RefCell<Vec<Cached<Vec<SearchedBy>>>> = const { RefCell::new(Vec::new()) };
+    static ESTIMATES: RefCell<Answers<Estimate>> = Answers::new();
+    static SHARES: RefCell<Answers<f64>> = Answers::new();
+    static VALUES: RefCell<Answers<ValueStatistics>> = Answers::new();
+    static SEARCHED: RefCell<Answers<Rc<[SearchedBy]>>> = Answers::new();
+    static INDEXES: RefCell<Answers<SameIndexes>> = Answers::new();
+    static KINDS: RefCell<Vec<SameIndexes>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The estimate of a call with these arguments, made by `estimate` once in a statement.
@@ -56,37 +88,22 @@ fn once(arguments: &[&[u8]], estimate: impl FnOnce() -> Option<Estimate>) -> Opt
 }
 
 fn once_of<T: Clone>(
-    answers: &'static Answers<T>,
+    answers: &'static LocalKey<RefCell<Answers<T>>>,
     arguments: &[&[u8]],
     estimate: impl FnOnce() -> Option<T>,
 ) -> Option<T> {
-    let mut bytes = Vec::new();
+    let mut asked = Vec::new();
     for argument in arguments {
-        bytes.extend_from_slice(&argument.len().to_le_bytes());
-        bytes.extend_from_slice(argument);
+        asked.extend_from_slice(&argument.len().to_le_bytes());
+        asked.extend_from_slice(argument);
     }
-    let key = (catalog_cache::moment(), bytes);
-    let known = answers
-        .with_borrow(|cached| cached.iter().find(|one| one.key == key).map(|one| one.estimate.clone()));
-    if let Some(known) = known {
-        return known;
+    let moment = catalog_cache::moment();
+    if let Some(answer) = answers.with_borrow(|answers| answers.get(moment, &asked)) {
+        return answer;
     }
-    let estimate = estimate();
-    answers.with_borrow_mut(|cached| {
-        cached.retain(|one| one.key.0 == key.0);
-        let kept: usize = cached.iter().map(|one| one.key.1.len()).sum();
-        let mut too_many = (kept + key.1.len()).saturating_sub(KEPT_BYTES);
-        let full = usize::from(cached.len() >= KEPT);
-        let dropped = cached.iter().take_while(|one| {
-            let is_dropped = too_many > 0;
-            too_many = too_many.saturating_sub(one.key.1.len());
-            is_dropped
-        });
-        let dropped = dropped.count().max(full);
-        cached.drain(..dropped);
-        cached.push(Cached { key, estimate: estimate.clone() });
-    });
-    estimate
+    let answer = estimate();
+    answers.with_borrow_mut(|answers| answers.keep(moment, asked, answer.clone()));
+    answer
 }
 
 /// The collection and the query of a call of `find` with constant arguments; `None` if they are not, or are wrong.
@@ -325,15 +342,66 @@ pub(super) fn fields_of_indexes(table: Scanned, paths: PathNames<'_>) -> Vec<Vec
     fields
 }
 
-/// By which of `paths` indexes find the rows of a filter in which some values stand for others, of which a part may be known.
+/// The indexes of a table, the same as those of others that share them: partitions mostly have the same ones.
+#[derive(Clone)]
+struct SameIndexes {
+    /// No others have the same number, as long as the backend lives.
+    number: u64,
+    indexes: Rc<[IndexInfo]>,
+}
+
+/// Most different lists of indexes that are kept; the oldest one goes first.
+const KEPT_KINDS: usize = 32;
+
+impl SameIndexes {
+    /// These, known as those that were the same if there were any.
+    fn of(indexes: Rc<[IndexInfo]>) -> SameIndexes {
+        let is_same = |one: &IndexInfo, other: &IndexInfo| {
+            (one.multikey, one.ordered) == (other.multikey, other.ordered) && one.def == other.def
+        };
+        let are_same = |others: &SameIndexes| {
+            let others = &others.indexes;
+            others.len() == indexes.len()
+                && others.iter().zip(&*indexes).all(|(one, other)| is_same(one, other))
+        };
+        KINDS.with_borrow_mut(|kinds| {
+            if let Some(known) = kinds.iter().rev().find(|known| are_same(known)) {
+                return known.clone();
+            }
+            let number = kinds.last().map_or(0, |last| last.number + 1);
+            if kinds.len() >= KEPT_KINDS {
+                kinds.remove(0);
+            }
+            let new = SameIndexes { number, indexes: Rc::clone(&indexes) };
+            kinds.push(new.clone());
+            new
+        })
+    }
+}
+
+/// The indexes of a table that can be read.
+fn indexes_of(table: Scanned) -> Option<SameIndexes> {
+    once_of(&INDEXES, &[&table.table.to_u32().to_le_bytes()], || {
+        ESTIMATED.add();
+        let known = index::known(&Table::of_plan(table));
+        let indexes = known.indexes.iter().filter_map(|known| {
+            let mut index = Index::open_without_facts(known);
+            (index.usable && index.knows_facts()).then(|| index.info())
+        });
+        Some(SameIndexes::of(indexes.collect()))
+    })
+}
+
+/// By which of `paths` indexes find the rows of a filter in which some values stand for others, of which a part is `known`.
 pub(super) fn searched_by(
     table: Scanned,
     filter: &[u8],
-    known: Option<&[u8]>,
+    known: &[u8],
     paths: PathNames<'_>,
-) -> Vec<SearchedBy> {
-    let number = table.table.to_u32().to_le_bytes();
-    let mut asked: Vec<&[u8]> = vec![&number, filter, known.unwrap_or_default()];
+) -> Rc<[SearchedBy]> {
+    let Some(SameIndexes { number, indexes }) = indexes_of(table) else { return Rc::default() };
+    let number = number.to_le_bytes();
+    let mut asked: Vec<&[u8]> = vec![&number, filter, known];
     asked.extend(paths);
     let found = once_of(&SEARCHED, &asked, || {
         let paths: Vec<_> = paths.iter().map(|path| text::to_utf8(path)).collect();
@@ -341,12 +409,9 @@ pub(super) fn searched_by(
             names.iter().filter_map(|name| paths.iter().position(|path| *path == **name)).collect()
         };
         let query = Query::new(Filter::parse(bson::document(filter)).ok()?);
-        let known = match known {
-            Some(known) => Filter::parse(bson::document(known)).ok()?,
-            None => Filter::all(),
-        };
-        let reader = Reader::for_estimate_of(Table::of_plan(table), &query);
-        let found = Plan::searched_fields(&reader, &query, &known);
+        let known = Filter::parse(bson::document(known)).ok()?;
+        ASKED_INDEXES.add();
+        let found = Plan::searched_fields(&indexes, &query, &known);
         let by = |fields: &SearchedFields| SearchedBy {
             bounding: positions(&fields.bounding),
             tested: positions(&fields.tested),
@@ -357,9 +422,8 @@ pub(super) fn searched_by(
     found.unwrap_or_default()
 }
 
-/// What it takes to find so many rows of a table by so many entries of an index.
-pub(super) fn unknown_values(table: Scanned, keys: f64, rows: f64) -> Estimate {
-    let blocks = f64::from(Table::of_plan(table).relation.get().blocks());
+/// What it takes to find so many rows of a table of so many blocks by so many entries of an index.
+pub(super) fn unknown_values(blocks: f64, keys: f64, rows: f64) -> Estimate {
     looked_up(keys, rows, rows.min(blocks).max(1.0))
 }
 

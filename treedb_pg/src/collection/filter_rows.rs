@@ -5,6 +5,7 @@
 //! the bytes of its keys.
 
 use std::ffi::CStr;
+use std::rc::Rc;
 
 use treedb_query::access::{Flow, RowId};
 use treedb_query::query::{Filter, Plan, Query, RowCandidates};
@@ -28,7 +29,7 @@ use crate::shim::streamed::{Argument, Estimate, Explanation};
 use crate::shim::table::Slot;
 use crate::shim::text;
 use crate::shim::value_condition::{ValueFunction, Wanted};
-use crate::types::{bson, value_range};
+use crate::types::{bson, implied, value_range};
 
 use super::find_stream::{point_stages, show_document, stages};
 
@@ -150,6 +151,10 @@ impl FilteredRows for FilterRows {
         value_range::filter_of_values(path, wanted)
     }
 
+    fn filter_of_presence(path: &[u8]) -> Vec<u8> {
+        implied::presence(&text::to_utf8(path))
+    }
+
     fn filter_of_all(filters: &[&[u8]]) -> Vec<u8> {
         value_range::filter_of_all(filters)
     }
@@ -170,17 +175,12 @@ impl FilteredRows for FilterRows {
         estimate::fields_of_indexes(table, paths)
     }
 
-    fn searched_by(
-        table: Scanned,
-        filter: &[u8],
-        known: Option<&[u8]>,
-        paths: PathNames<'_>,
-    ) -> Vec<SearchedBy> {
+    fn searched_by(table: Scanned, filter: &[u8], known: &[u8], paths: PathNames<'_>) -> Rc<[SearchedBy]> {
         estimate::searched_by(table, filter, known, paths)
     }
 
-    fn estimate_unknown(table: Scanned, keys: f64, rows: f64) -> Estimate {
-        estimate::unknown_values(table, keys, rows)
+    fn estimate_unknown(blocks: f64, keys: f64, rows: f64) -> Estimate {
+        estimate::unknown_values(blocks, keys, rows)
     }
 
     fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64> {

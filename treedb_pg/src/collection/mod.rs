@@ -65,6 +65,8 @@ pub(crate) use aggregate::STAGE_MEM;
 pub(crate) use aggregate_stream::AggregateStream;
 pub(crate) use catalog_cache::changed as forget_changed;
 pub(crate) use count_stream::CountStream;
+pub(crate) use estimate::ASKED_INDEXES;
 pub(crate) use filter_rows::FilterRows;
 pub(crate) use find_stream::FindStream;
 pub(crate) use manage::TABLE_ACCESS_METHOD;
+pub(crate) use reader::ESTIMATED as ESTIMATED_SEARCHES;

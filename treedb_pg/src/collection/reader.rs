@@ -29,6 +29,7 @@ use crate::shim::datum::{Bytes, Datum};
 use crate::shim::heap;
 use crate::shim::row_claims::RowClaims;
 use crate::shim::scan_team::SharedScan;
+use crate::shim::setting::Counter;
 use crate::shim::snapshot::Registered;
 use crate::shim::table::{Fetch, Slot, TableScan, VisiblePages};
 use crate::types::bson;
@@ -38,6 +39,12 @@ use crate::types::value;
 pub(super) fn document<'s>(slot: &'s Slot, table: &Table) -> Option<Bytes<'s>> {
     slot.value(table.doc).map(Datum::bytes)
 }
+
+/// How often a table has been opened with its indexes to estimate what a search takes.
+pub(crate) static ESTIMATED: Counter = Counter::new(
+    c"treedb.estimated_searches",
+    c"How often the indexes of a table have been opened for estimates.",
+);
 
 /// A part of a scan that several processes share. It goes on where it was, as no address says what is left of it.
 struct SharedPart {
@@ -87,6 +94,7 @@ impl Reader {
     }
 
     fn for_estimate_by(table: Table, wanted: impl Fn(&IndexDef) -> bool) -> Reader {
+        ESTIMATED.add();
         let mut reader = Reader::without_indexes(table, Registered::active());
         reader.open(wanted);
         reader.indexes.retain_mut(Index::knows_facts);

@@ -13,12 +13,14 @@
 //! The server asks the function's support function to simplify each call before it makes paths, so the library is
 //! loaded, and the hook in place, before it is needed.
 
-use crate::collection::{AggregateStream, CountStream, FilterRows, FindStream, forget_changed};
+use crate::collection::{
+    ASKED_INDEXES, AggregateStream, CountStream, ESTIMATED_SEARCHES, FilterRows, FindStream, forget_changed,
+};
 use crate::shim::filter_path::{FilterOperator, FilterPaths};
 use crate::shim::function::pg_function;
 use crate::shim::function_path::{self, Answer, Planned};
 use crate::shim::setting::{self, Switch, on_load};
-use crate::shim::{fault, invalidation, unread_distance};
+use crate::shim::{fault, invalidation, unread_distance, value_share};
 
 /// Off: calls in FROM are scanned as other functions are, and conditions on documents are evaluated on every row.
 static ENABLED: Switch = Switch::new(
@@ -63,6 +65,10 @@ fn load() {
     crate::collection::STAGE_MEM.define();
     crate::vector_am::define_settings();
     fault::define();
+    for counter in [&ESTIMATED_SEARCHES, &ASKED_INDEXES] {
+        counter.define();
+    }
+    value_share::define();
     setting::refuse_others();
     invalidation::listen(forget_changed);
     function_path::install(&FUNCTIONS, &FILTERS, &ENABLED);

@@ -1,6 +1,7 @@
 //! The catalog: types and functions of the extension, names, privileges; commands of SQL.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::rc::Rc;
 
@@ -77,9 +78,10 @@ pub(super) fn forget_allowed() {
     FOUND.with_borrow_mut(Vec::clear);
 }
 
-/// Forgets all numbers, because a type, a function or a schema has changed.
+/// Forgets all numbers, and which functions are the extension's, because a type, a function or a schema has changed.
 pub(super) fn forget_numbers() {
     NUMBERS.with_borrow_mut(Vec::clear);
+    OWN_FUNCTIONS.with_borrow_mut(HashMap::clear);
 }
 
 /// The number of an object of the extension's, from `look_up` unless it is known.
@@ -115,32 +117,52 @@ pub(crate) fn own_type(name: &'static CStr) -> pg_sys::Oid {
     })
 }
 
+/// Most functions that are remembered; when there would be more, all are forgotten.
+const MOST_FUNCTIONS: usize = 1024;
+
+thread_local! {
+    /// The functions that this backend has been asked about, with the names of those that are the extension's. The planner asks about those
+    /// of every condition again and again.
+    static OWN_FUNCTIONS: RefCell<HashMap<pg_sys::Oid, Option<Rc<CStr>>>> = RefCell::default();
+}
+
+/// The name of a function, if it is the extension's.
+fn own_name(function: pg_sys::Oid) -> Option<Rc<CStr>> {
+    if let Some(known) = OWN_FUNCTIONS.with_borrow(|known| known.get(&function).cloned()) {
+        return known;
+    }
+    let before = CHANGES.get();
+    // SAFETY: catalog look-ups; the name is copied.
+    let name = unsafe {
+        let own = Some(pg_sys::get_func_namespace(function)) == own_schema();
+        let name = if own { pg_sys::get_func_name(function) } else { std::ptr::null_mut() };
+        (!name.is_null()).then(|| Rc::from(CStr::from_ptr(name)))
+    };
+    // What has changed while it was looked up is looked up again.
+    if CHANGES.get() == before {
+        OWN_FUNCTIONS.with_borrow_mut(|known| {
+            if known.len() >= MOST_FUNCTIONS {
+                known.clear();
+            }
+            known.insert(function, name.clone());
+        });
+    }
+    name
+}
+
 /// That of `known` whose name is that of a function of the extension's.
 pub(crate) fn own_function_among<T>(
     function: pg_sys::Oid,
     known: &[T],
     name: impl Fn(&T) -> &CStr,
 ) -> Option<&T> {
-    // SAFETY: catalog look-ups; the name is a copy in the current memory context.
-    unsafe {
-        if Some(pg_sys::get_func_namespace(function)) != own_schema() {
-            return None;
-        }
-        let found = pg_sys::get_func_name(function);
-        (!found.is_null()).then(|| CStr::from_ptr(found))
-    }
-    .and_then(|found| known.iter().find(|one| name(one) == found))
+    let found = own_name(function)?;
+    known.iter().find(|one| *name(one) == *found)
 }
 
 /// Whether a function is the extension's one of that name.
 pub(crate) fn is_own_function(function: pg_sys::Oid, name: &CStr) -> bool {
-    // SAFETY: catalog look-ups; the name is a copy in the current memory context.
-    unsafe {
-        let found = pg_sys::get_func_name(function);
-        !found.is_null()
-            && CStr::from_ptr(found) == name
-            && Some(pg_sys::get_func_namespace(function)) == own_schema()
-    }
+    own_name(function).is_some_and(|found| *found == *name)
 }
 
 /// The extension's function of that name, of which there is only one; an error if there is none.

@@ -23,21 +23,24 @@
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ptr;
+use std::rc::Rc;
 
 use pgrx::pg_sys;
 
-use super::custom_path::{self, Columns};
+use super::custom_path::Columns;
 use super::custom_scan::argument_of;
 use super::datum::Datum;
 use super::filter_scan::{FilteredRows, Methods, PathNames, Scanned, SearchedBy, ValueStatistics};
 use super::function::Args;
+use super::relation_set::RelationSet;
 use super::row_order::{AskedOrder, RowOrder};
 use super::scan_node::new_plan;
 use super::streamed::{Argument, Estimate};
+use super::table_paths::TablePaths;
 use super::unknown_terms::Terms;
 use super::unknown_values::{PlaceholderFilter, without_comparisons};
 use super::value_condition::{ValueConditions, ValueFunction, Wanted};
-use super::{catalog, compat, error_frame, scan_team};
+use super::{catalog, compat, error_frame};
 
 /// An operator between a document and something that says which documents are wanted.
 pub(crate) struct FilterOperator {
@@ -54,8 +57,8 @@ pub(crate) struct FilterOperator {
 /// The share of the rows that match a filter of which nothing is known: that of the server's operators of containment.
 const UNKNOWN_SHARE: f64 = 0.001;
 
-/// By which of some paths the indexes of a table find the rows of a filter with placeholders, of which a part may be known.
-type IndexesSearched = fn(Scanned, &[u8], Option<&[u8]>, PathNames<'_>) -> Vec<SearchedBy>;
+/// By which of some paths the indexes of a table find the rows of a filter with placeholders, of which a part is known.
+type IndexesSearched = fn(Scanned, &[u8], &[u8], PathNames<'_>) -> Rc<[SearchedBy]>;
 
 /// A search that the planner's hook knows.
 pub(crate) struct FilterPaths {
@@ -63,14 +66,15 @@ pub(crate) struct FilterPaths {
     pub(super) values: &'static [ValueFunction],
     operators: &'static [FilterOperator],
     pub(super) filter_of_values: fn(&[u8], &[Wanted]) -> Option<Vec<u8>>,
+    pub(super) filter_of_presence: fn(&[u8]) -> Vec<u8>,
     pub(super) filter_of_all: fn(&[&[u8]]) -> Vec<u8>,
-    paths: &'static pg_sys::CustomPathMethods,
+    pub(super) paths: &'static pg_sys::CustomPathMethods,
     pub(super) scan: &'static pg_sys::CustomScanMethods,
-    estimate: fn(Scanned, &Argument<'_>, bool, Option<&RowOrder>) -> Option<Estimate>,
-    share: fn(Scanned, &Argument<'_>, bool) -> Option<f64>,
+    pub(super) estimate: fn(Scanned, &Argument<'_>, bool, Option<&RowOrder>) -> Option<Estimate>,
+    pub(super) share: fn(Scanned, &Argument<'_>, bool) -> Option<f64>,
     pub(super) fields_of_indexes: fn(Scanned, PathNames<'_>) -> Vec<Vec<usize>>,
-    searched_by: IndexesSearched,
-    estimate_unknown: fn(Scanned, f64, f64) -> Estimate,
+    pub(super) searched_by: IndexesSearched,
+    pub(super) estimate_unknown: fn(f64, f64, f64) -> Estimate,
     pub(super) statistics: fn(Scanned, &[u8]) -> Option<ValueStatistics>,
 }
 
@@ -87,6 +91,7 @@ impl FilterPaths {
             values: T::VALUES,
             operators,
             filter_of_values: T::filter_of_values,
+            filter_of_presence: T::filter_of_presence,
             filter_of_all: T::filter_of_all,
             paths: Paths::<T>::METHODS,
             scan: Methods::<T>::SCAN,
@@ -163,7 +168,7 @@ pub(super) unsafe fn add_paths(
         let terms = if hidden { Terms::default() } else { Terms::of(root, rel, table, filters) };
         // What is known beside values that are not: each condition is searched for once. By the paths of which comparisons are left out.
         let mut beside: Vec<(Vec<bool>, Option<Datum<'_>>)> = vec![(vec![false; on_values.len()], known)];
-        let mut given = |others| {
+        let mut given = |others: &RelationSet| {
             let unknown = terms.given(others, filters)?;
             let compared = unknown.has_comparisons(&on_values);
             let beside = match beside.iter().find(|(left_out, _)| *left_out == compared) {
@@ -178,7 +183,7 @@ pub(super) unsafe fn add_paths(
             };
             Some(unknown.and(beside, known, filters))
         };
-        searches.extend(given(ptr::null_mut()));
+        searches.extend(given(&RelationSet::default()));
         let joined =
             (0..pg_sys::list_length(shared)).any(|at| condition_at(shared, at, number, filters).is_some());
         // The order of a partition would have to be translated from that of the whole table.
@@ -192,19 +197,21 @@ pub(super) unsafe fn add_paths(
         if none || needs_header(rel) {
             return;
         }
+        let paths = TablePaths::new(root, rel, filters, table);
+        let lateral = RelationSet::of((*rel).lateral_relids);
         for search in &searches {
-            add_path(root, rel, filters, table, search, (*rel).lateral_relids, None);
+            paths.add(search, &lateral, None);
             if order.is_some() {
-                add_path(root, rel, filters, table, search, (*rel).lateral_relids, order.as_ref());
+                paths.add(search, &lateral, order.as_ref());
             }
         }
         if searches.is_empty() && order.is_some() {
-            add_path(root, rel, filters, table, &Search::of_all(), ptr::null_mut(), order.as_ref());
+            paths.add(&Search::of_all(), &RelationSet::default(), order.as_ref());
         }
         for others in terms.sets() {
-            let outer = pg_sys::bms_union(others, (*rel).lateral_relids);
-            if let Some(search) = given(outer) {
-                add_path(root, rel, filters, table, &search, outer, None);
+            let outer = others.and(&lateral);
+            if let Some(search) = given(&outer) {
+                paths.add(&search, &outer, None);
             }
         }
         for at in 0..if joined { pg_sys::list_length(shared) } else { 0 } {
@@ -215,10 +222,8 @@ pub(super) unsafe fn add_paths(
                 && pg_sys::join_clause_is_movable_to(clause, rel)
                 && let Some(search) = Search::of(root, &condition)
             {
-                let others = pg_sys::bms_copy((*clause).clause_relids);
-                let others = pg_sys::bms_del_member(others, number as i32);
-                let others = pg_sys::bms_add_members(others, (*rel).lateral_relids);
-                add_path(root, rel, filters, table, &search, others, None);
+                let others = RelationSet::of((*clause).clause_relids).without(number);
+                paths.add(&search, &others.and(&lateral), None);
             }
         }
     }
@@ -226,15 +231,15 @@ pub(super) unsafe fn add_paths(
 
 /// A search that a path makes.
 pub(super) struct Search<'a> {
-    filter: *mut pg_sys::Node,
+    pub(super) filter: *mut pg_sys::Node,
     /// The filter as far as it is known now.
-    value: Argument<'a>,
+    pub(super) value: Argument<'a>,
     /// The condition, if the filter is all that it asks; else null.
-    condition: *mut pg_sys::OpExpr,
+    pub(super) condition: *mut pg_sys::OpExpr,
     /// Whether the filter is one that a function of ours makes, or has made, of the other argument of an operator.
-    implied: bool,
+    pub(super) implied: bool,
     /// Of values that are known when the statement is executed: what is known of it before.
-    placeholders: Option<PlaceholderFilter>,
+    pub(super) placeholders: Option<PlaceholderFilter>,
 }
 
 impl Search<'_> {
@@ -338,141 +343,6 @@ pub(super) fn document_constant(bytes: &[u8]) -> *mut pg_sys::Node {
         let len = i32::try_from(bytes.len()).unwrap_or(0);
         let value = pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), len);
         pg_sys::makeConst(kind, -1, none, -1, pg_sys::Datum::from(value), false, false).cast()
-    }
-}
-
-/// Adds the path of a search, parameterized by the relations `outer`, which returns rows in `order` if there is one.
-///
-/// # Safety
-/// As [`add_paths`].
-unsafe fn add_path(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    filters: &'static FilterPaths,
-    table: Scanned,
-    search: &Search<'_>,
-    outer: pg_sys::Relids,
-    order: Option<&AskedOrder>,
-) {
-    // SAFETY: nodes of the planner's, made and filled as it makes its own.
-    unsafe {
-        let exact = !search.implied;
-        let asked = order.map(|order| {
-            let wanted = to_be_found(rel, filters, table, search, order.order.wanted);
-            RowOrder { wanted, ..order.order.clone() }
-        });
-        let estimate = match &search.placeholders {
-            Some(placeholders) => {
-                let in_order = asked.as_ref().is_none_or(|order| {
-                    (filters.estimate)(table, &search.value, exact, Some(order)).is_some()
-                });
-                in_order.then(|| estimate_unknown(root, rel, filters, (table, placeholders), outer)).flatten()
-            }
-            None => (filters.estimate)(table, &search.value, exact, asked.as_ref()),
-        };
-        let Some(estimate) = estimate else { return };
-        let Estimate { startup, total, rows: found } = estimate;
-        let path = custom_path::new_path(root, rel, outer, filters.paths);
-        (*path).path.parallel_safe = (*rel).consider_parallel;
-        let rows_cost = custom_path::set_costs(path, (startup, total), found);
-        let mut expressions = pg_sys::lappend(ptr::null_mut(), search.filter.cast());
-        let mut numbers = vec![i32::from(table.column), i32::from(search.implied)];
-        if let (Some(order), Some(asked)) = (order, &asked) {
-            expressions = pg_sys::lappend(expressions, order.expression.cast());
-            numbers.extend(asked.numbers());
-            (*path).path.pathkeys = order.path_keys();
-        }
-        let numbers =
-            numbers.into_iter().fold(ptr::null_mut(), |list, number| pg_sys::lappend_int(list, number));
-        let private = pg_sys::lappend(ptr::null_mut(), expressions.cast());
-        let private = pg_sys::lappend(private, numbers.cast());
-        (*path).custom_private = pg_sys::lappend(private, search.condition.cast());
-        if order.is_none() && (*rel).consider_parallel && (*path).path.param_info.is_null() {
-            // The server divides what rows cost the processor, and not what pages cost.
-            share_path(rel, path, found, found * pg_sys::cpu_tuple_cost + rows_cost);
-        }
-        pg_sys::add_path(rel, path.cast());
-    }
-}
-
-/// What it takes to find rows by the index that is the cheapest one where a row of each of `outer` is known; `None` if none helps, or less
-/// is enough for what it does.
-///
-/// # Safety
-/// As [`add_path`].
-unsafe fn estimate_unknown(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    filters: &FilterPaths,
-    (table, placeholders): (Scanned, &PlaceholderFilter),
-    outer: pg_sys::Relids,
-) -> Option<Estimate> {
-    let PlaceholderFilter { filter, known, .. } = placeholders;
-    let indexes = (filters.searched_by)(table, filter, known.as_deref(), &placeholders.paths());
-    let estimates = indexes.iter().filter_map(|by| {
-        // SAFETY: lists and sets of the planner's.
-        unsafe {
-            let (bounding, all) = placeholders.conditions(by, (*rel).lateral_relids, outer)?;
-            let left_by = |conditions| {
-                let (number, inner) = ((*rel).relid as i32, pg_sys::JoinType::JOIN_INNER);
-                let share = pg_sys::clauselist_selectivity(root, conditions, number, inner, ptr::null_mut());
-                (share * (*rel).tuples).max(1.0)
-            };
-            let keys = left_by(bounding);
-            let rows = if by.tested.is_empty() { keys } else { left_by(all) };
-            Some((filters.estimate_unknown)(table, keys, rows))
-        }
-    });
-    estimates.min_by(|one, other| one.total.total_cmp(&other.total))
-}
-
-/// How many rows have to be found where `wanted` are likely to be read, 0 for all: other conditions leave some of them out.
-///
-/// # Safety
-/// As [`add_path`].
-unsafe fn to_be_found(
-    rel: *mut pg_sys::RelOptInfo,
-    filters: &FilterPaths,
-    table: Scanned,
-    search: &Search<'_>,
-    wanted: u32,
-) -> u32 {
-    // SAFETY: the caller's.
-    unsafe {
-        if wanted == 0 || pg_sys::list_length((*rel).baserestrictinfo) < 2 && !search.condition.is_null() {
-            return wanted;
-        }
-        let share = (filters.share)(table, &search.value, !search.implied).unwrap_or(1.0);
-        let left_of_one = (*rel).rows / (share * (*rel).tuples).max(1.0);
-        (f64::from(wanted) / left_of_one.clamp(1e-9, 1.0)) as u32
-    }
-}
-
-/// Adds the path of several processes that all search by the indexes and share the rows that are `found`, which cost
-/// `rows_cost` of the costs of `path`.
-///
-/// # Safety
-/// A relation that workers may read, and a path of [`add_path`] for it.
-unsafe fn share_path(
-    rel: *mut pg_sys::RelOptInfo,
-    path: *const pg_sys::CustomPath,
-    found: f64,
-    rows_cost: f64,
-) {
-    // SAFETY: nodes of the planner's; settings.
-    unsafe {
-        let most = pg_sys::max_parallel_workers_per_gather;
-        let pages = found.min(f64::from((*rel).pages));
-        let workers = pg_sys::compute_parallel_worker(rel, pages, -1.0, most);
-        if workers <= 0 {
-            return;
-        }
-        let divisor = scan_team::divisor(usize::try_from(workers).unwrap_or(0));
-        let partial = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
-        partial.copy_from_nonoverlapping(path, 1);
-        (*partial).path.rows = ((*path).path.rows / divisor).max(1.0);
-        (*partial).path.total_cost -= rows_cost * (1.0 - 1.0 / divisor);
-        custom_path::add_partial_path(partial, workers);
     }
 }
 

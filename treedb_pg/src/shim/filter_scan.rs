@@ -11,6 +11,7 @@
 
 use std::ffi::{CStr, CString, c_void};
 use std::marker::PhantomData;
+use std::rc::Rc;
 
 use pgrx::pg_sys;
 
@@ -89,6 +90,9 @@ pub(crate) trait FilteredRows: Sized + 'static {
     /// ask for; `None` if it would say nothing.
     fn filter_of_values(path: &[u8], wanted: &[Wanted]) -> Option<Vec<u8>>;
 
+    /// The filter that every document matches which has a value at a dotted path, in the database's encoding.
+    fn filter_of_presence(path: &[u8]) -> Vec<u8>;
+
     /// The filter for what all of these match.
     fn filter_of_all(filters: &[&[u8]]) -> Vec<u8>;
 
@@ -106,17 +110,13 @@ pub(crate) trait FilteredRows: Sized + 'static {
     /// all paths, each alone. It must not raise errors either.
     fn fields_of_indexes(table: Scanned, paths: PathNames<'_>) -> Vec<Vec<usize>>;
 
-    /// By which of `paths` indexes find the rows of a filter in which some values stand for others, of which a part may be `known`. It must
+    /// By which of `paths` indexes find the rows of a filter in which some values stand for others, of which a part is `known`. It must
     /// not raise errors either.
-    fn searched_by(
-        table: Scanned,
-        filter: &[u8],
-        known: Option<&[u8]>,
-        paths: PathNames<'_>,
-    ) -> Vec<SearchedBy>;
+    fn searched_by(table: Scanned, filter: &[u8], known: &[u8], paths: PathNames<'_>) -> Rc<[SearchedBy]>;
 
-    /// What it takes to find `rows` rows by an index of which as many entries as `keys` are read. It must not raise errors either.
-    fn estimate_unknown(table: Scanned, keys: f64, rows: f64) -> Estimate;
+    /// What it takes to find `rows` rows of a table of so many blocks by an index of which as many entries as `keys` are read. It must not
+    /// raise errors either.
+    fn estimate_unknown(blocks: f64, keys: f64, rows: f64) -> Estimate;
 
     /// Which share of the rows matches; `None` if nothing is known. It must not raise errors either.
     fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64>;

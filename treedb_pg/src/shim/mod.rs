@@ -33,7 +33,7 @@
 //! * [`streamed`], [`function_path`], [`custom_scan`]: functions in FROM whose rows are produced one by one
 //! * [`custom_path`], [`scan_node`]: custom paths of the planner's; the executor's nodes of custom scans; [`prepared`]: their expressions
 //! * [`scan_team`]: scans of a table by several processes; [`row_claims`]: rows found by several processes; [`parallel_segment`]: what they have in common with parallel builds
-//! * [`filter_path`], [`filter_scan`], [`value_condition`], [`unknown_values`], [`unknown_terms`], [`row_order`]: tables in FROM whose rows are found by a filter on their documents, in an order of
+//! * [`filter_path`], [`table_paths`], [`filter_scan`], [`value_condition`], [`unknown_values`], [`unknown_terms`], [`relation_set`], [`row_order`]: tables in FROM whose rows are found by a filter on their documents, in an order of
 //!   values of these perhaps; [`value_share`]: the estimators of comparisons of values
 //! * [`sorted_bytes`]: strings of bytes, sorted
 //! * [`temp_file`], [`thread`], [`release`]: temporary files; what threads other than the server's may do; handles
@@ -81,6 +81,7 @@ pub(crate) mod parallel_scan;
 mod parallel_segment;
 mod prepared;
 pub(crate) mod relation;
+mod relation_set;
 pub(crate) mod release;
 pub(crate) mod rewrite;
 pub(crate) mod row_claims;
@@ -98,6 +99,7 @@ pub(crate) mod streamed;
 pub(crate) mod subtransaction;
 pub(crate) mod table;
 pub(crate) mod table_method;
+mod table_paths;
 pub(crate) mod temp_file;
 pub(crate) mod text;
 pub(crate) mod thread;
@@ -108,6 +110,6 @@ mod unknown_values;
 pub(crate) mod unread_distance;
 pub(crate) mod vacuum;
 pub(crate) mod value_condition;
-mod value_share;
+pub(crate) mod value_share;
 pub(crate) mod vector_options;
 pub(crate) mod wal;

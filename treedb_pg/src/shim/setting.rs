@@ -171,6 +171,52 @@ impl Text {
     }
 }
 
+/// A number of things that this backend has done, for tests of how much it does: a setting that nobody can set. Development builds only.
+pub(crate) struct Counter {
+    name: &'static CStr,
+    description: &'static CStr,
+    value: AtomicI32,
+}
+
+impl Counter {
+    /// A counter of that name, which is known to the server once it is defined.
+    pub(crate) const fn new(name: &'static CStr, description: &'static CStr) -> Counter {
+        Counter { name, description, value: AtomicI32::new(0) }
+    }
+
+    /// Makes it known to the server, in no list of settings.
+    pub(crate) fn define(&'static self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        // SAFETY: as for a number; the server never writes it.
+        unsafe {
+            pg_sys::DefineCustomIntVariable(
+                self.name.as_ptr(),
+                self.description.as_ptr(),
+                std::ptr::null(),
+                self.value.as_ptr(),
+                0,
+                0,
+                i32::MAX,
+                pg_sys::GucContext::PGC_INTERNAL,
+                (pg_sys::GUC_NO_SHOW_ALL | pg_sys::GUC_NOT_IN_SAMPLE) as i32,
+                None,
+                None,
+                None,
+            )
+        }
+    }
+
+    /// Counts one more.
+    pub(crate) fn add(&self) {
+        if cfg!(debug_assertions) {
+            let next = self.value.load(Ordering::Relaxed).checked_add(1).unwrap_or(0);
+            self.value.store(next, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Refuses all settings called `treedb.*` but those that have been defined, and forgets those that were given before.
 pub(crate) fn refuse_others() {
     // SAFETY: the server copies the name.

@@ -1,8 +1,9 @@
 //! Which conditions on values of a table's documents may be searched for together, once rows of other tables are known.
 //!
-//! Of conditions that no index of the table has a field for nothing is made. The sets of other tables whose rows a search may need are, as
-//! in the server, those of the conditions on the fields of one index, and their unions.
+//! Of conditions that no index of the table has a field for nothing is made. The sets of other tables whose rows a search may need are
+//! those of the conditions on the fields of one index, and some of their unions.
 
+use std::collections::HashSet;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -11,12 +12,14 @@ use pgrx::pg_sys;
 use super::error_frame;
 use super::filter_path::FilterPaths;
 use super::filter_scan::Scanned;
+use super::relation_set::RelationSet;
 use super::unguarded::elements;
 use super::unknown_values::{UnknownValues, placeholder_filter};
 use super::value_condition::{Comparison, Other, ValueAt, sides};
 
-/// Most sets of other tables that are tried for each condition: as many as the server tries for an index.
-const MOST_SETS: usize = 10;
+/// Most sets of other tables that are tried for each field of an index beside those of each condition and of all of them: every one is a path,
+/// and the planner looks at each path for each join.
+const MOST_UNIONS: usize = 10;
 
 /// A condition on the value at a path of a table's documents.
 pub(super) struct Term {
@@ -24,7 +27,7 @@ pub(super) struct Term {
     pub(super) other: Other,
     pub(super) condition: *mut pg_sys::RestrictInfo,
     /// The other relations that it needs; none if it is the table's own.
-    pub(super) others: pg_sys::Relids,
+    pub(super) tables: RelationSet,
 }
 
 impl Term {
@@ -71,7 +74,7 @@ impl Terms {
             let number = (*rel).relid;
             let own = elements((*rel).baserestrictinfo).filter_map(|condition| {
                 let (path, other) = searched(root, condition, number, table, filters)?;
-                Some(Term { path, other, condition, others: ptr::null_mut() })
+                Some(Term { path, other, condition, tables: RelationSet::default() })
             });
             let mut own: Vec<Term> = own.collect();
             let between = |condition: *mut pg_sys::RestrictInfo| {
@@ -79,9 +82,8 @@ impl Terms {
                     return None;
                 }
                 let (path, other) = searched(root, condition, number, table, filters)?;
-                let others = pg_sys::bms_copy((*condition).clause_relids);
-                let others = pg_sys::bms_del_member(others, number as i32);
-                (pg_sys::bms_num_members(others) > 0).then_some(Term { path, other, condition, others })
+                let tables = RelationSet::of((*condition).clause_relids).without(number);
+                (tables != RelationSet::default()).then_some(Term { path, other, condition, tables })
             };
             let mut joins: Vec<Term> = elements((*rel).joininfo).filter_map(between).collect();
             let mut equal = Sought { number, table, filters, wanted: None, found: Vec::new() };
@@ -123,72 +125,87 @@ impl Terms {
     }
 
     /// The sets of other relations whose rows may be known before this table is searched.
-    pub(super) fn sets(&self) -> Vec<pg_sys::Relids> {
-        let mut sets = Vec::new();
+    pub(super) fn sets(&self) -> Vec<RelationSet> {
+        let mut sets = Sets::default();
         for fields in &self.indexes {
-            let is_field = |term: &&Term| {
-                fields.iter().any(|at| self.paths.get(*at).is_some_and(|path| *path == term.path))
+            let field = |term: &Term| {
+                let is = |at: &usize| self.paths.get(*at).is_some_and(|path| *path == term.path);
+                fields.iter().position(is)
             };
-            let mut of_index = Vec::new();
-            for (before, term) in self.joins.iter().filter(is_field).enumerate() {
-                self.add_sets(&mut of_index, term, MOST_SETS * (before + 1));
-            }
-            for set in of_index {
-                add_set(&mut sets, set);
+            let terms = self.joins.iter().filter_map(|term| Some((field(term)?, term)));
+            for set in self.sets_of_index(&terms.collect::<Vec<_>>(), fields.len()) {
+                sets.add(set);
             }
         }
-        sets
+        sets.in_order
     }
 
-    /// Adds the sets with the relations that a condition needs to those of an index, to no more than `most`.
-    fn add_sets(&self, sets: &mut Vec<pg_sys::Relids>, term: &Term, most: usize) {
-        // SAFETY: sets and conditions of the planner's.
-        unsafe {
-            if has_set(sets, term.others) {
-                return;
+    /// Those for an index with so many fields, of the conditions on these: that of each condition, that of all, and unions of two or more, of
+    /// conditions on different fields first. More ends of ranges at one field narrow a search less than another field does.
+    fn sets_of_index(&self, terms: &[(usize, &Term)], fields: usize) -> Vec<RelationSet> {
+        let mut sets = Sets::default();
+        // The sets with the fields that they have conditions on.
+        let mut on_fields: Vec<(RelationSet, Vec<usize>)> = Vec::new();
+        for (field, term) in terms {
+            sets.add(term.tables.clone());
+            match on_fields.iter_mut().find(|(tables, _)| *tables == term.tables) {
+                Some((_, fields)) => fields.push(*field),
+                None => on_fields.push((term.tables.clone(), vec![*field])),
             }
-            let class = (*term.condition).parent_ec;
-            // Of values that are equal to each other one is enough.
-            let is_equal_to_known = |known: pg_sys::Relids| {
-                let is = |other: &Term| {
-                    (*other.condition).parent_ec == class && pg_sys::bms_is_subset(other.others, known)
-                };
-                !class.is_null() && self.joins.iter().any(is)
-            };
-            for known in sets.clone() {
-                if sets.len() >= most {
-                    break;
-                }
-                let within =
-                    pg_sys::bms_is_subset(term.others, known) || pg_sys::bms_is_subset(known, term.others);
-                if !within && !is_equal_to_known(known) {
-                    add_set(sets, pg_sys::bms_union(known, term.others));
-                }
-            }
-            add_set(sets, term.others);
         }
+        let most = sets.in_order.len() + MOST_UNIONS * fields;
+        for same_field in [false, true] {
+            for (field, term) in terms {
+                for (known, fields) in on_fields.clone() {
+                    if sets.in_order.len() >= most {
+                        break;
+                    }
+                    if fields.contains(field) != same_field
+                        || term.tables.is_within(&known)
+                        || known.is_within(&term.tables)
+                        || self.is_equal_to_known(term, &known)
+                    {
+                        continue;
+                    }
+                    let union = known.and(&term.tables);
+                    if sets.add(union.clone()) {
+                        on_fields.push((union, fields.into_iter().chain([*field]).collect()));
+                    }
+                }
+            }
+        }
+        let different = terms.iter().fold(RelationSet::default(), |all, (_, term)| {
+            if self.is_equal_to_known(term, &all) { all } else { all.and(&term.tables) }
+        });
+        sets.add(different);
+        sets.in_order
+    }
+
+    /// Whether a value that is equal to that of a condition is known: of values that are equal to each other one is enough.
+    fn is_equal_to_known(&self, term: &Term, known: &RelationSet) -> bool {
+        // SAFETY: conditions of the planner's.
+        let class = |term: &Term| unsafe { (*term.condition).parent_ec };
+        let wanted = class(term);
+        !wanted.is_null()
+            && self.joins.iter().any(|other| class(other) == wanted && other.tables.is_within(known))
     }
 
     /// What is known once a row of each of `others` is; `None` if all is known before.
     ///
     /// # Safety
-    /// The planner, and a set of relations.
-    pub(super) unsafe fn given(
-        &self,
-        others: pg_sys::Relids,
-        filters: &FilterPaths,
-    ) -> Option<UnknownValues> {
+    /// In the planner.
+    pub(super) unsafe fn given(&self, others: &RelationSet, filters: &FilterPaths) -> Option<UnknownValues> {
         let mut by_path: Vec<(&[u8], Vec<&Term>)> = Vec::new();
         let mut classes = Vec::new();
         // SAFETY: sets and conditions of the planner's.
         unsafe {
             for term in self.own.iter().chain(&self.joins) {
-                if !pg_sys::bms_is_subset(term.others, others) {
+                if !term.tables.is_within(others) {
                     continue;
                 }
                 // Of values that are equal to each other one is enough.
                 let class = (*term.condition).parent_ec;
-                if !term.others.is_null() && !class.is_null() {
+                if term.tables != RelationSet::default() && !class.is_null() {
                     if classes.contains(&class) {
                         continue;
                     }
@@ -204,15 +221,21 @@ impl Terms {
     }
 }
 
-fn has_set(sets: &[pg_sys::Relids], set: pg_sys::Relids) -> bool {
-    // SAFETY: sets of the planner's.
-    sets.iter().any(|known| unsafe { pg_sys::bms_equal(*known, set) })
+/// Sets of relations, each once.
+#[derive(Default)]
+struct Sets {
+    in_order: Vec<RelationSet>,
+    known: HashSet<RelationSet>,
 }
 
-/// Adds a set, unless it is there.
-fn add_set(sets: &mut Vec<pg_sys::Relids>, set: pg_sys::Relids) {
-    if !has_set(sets, set) {
-        sets.push(set);
+impl Sets {
+    /// Adds a set; false if it is there, or has none.
+    fn add(&mut self, set: RelationSet) -> bool {
+        let is_new = set != RelationSet::default() && self.known.insert(set.clone());
+        if is_new {
+            self.in_order.push(set);
+        }
+        is_new
     }
 }
 

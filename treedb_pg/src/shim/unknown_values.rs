@@ -12,8 +12,11 @@
 //! Which index it will be is not known either. Each that a filter of the same form is searched by, with placeholders for the values, is
 //! estimated, and the cheapest one counts, as it will when the values are known.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ptr;
+use std::rc::Rc;
 
 use pgrx::pg_sys;
 
@@ -21,6 +24,7 @@ use super::catalog;
 use super::datum::Datum;
 use super::filter_path::{FilterPaths, Search, document_constant};
 use super::filter_scan::SearchedBy;
+use super::relation_set::RelationSet;
 use super::unknown_terms::Term;
 use super::value_condition::{Comparison, Other, ValueConditions, Wanted};
 
@@ -33,7 +37,9 @@ pub(super) struct UnknownValues {
     /// The filter that they imply, without those that are known already: an expression.
     filter: *mut pg_sys::Node,
     /// The filters that it is made of, with placeholders for their values.
-    with_placeholders: Vec<Vec<u8>>,
+    with_placeholders: Vec<Rc<[u8]>>,
+    /// What they all imply: that there is a value, at each path.
+    presence: Vec<Vec<u8>>,
     paths: Vec<AtPath>,
 }
 
@@ -48,25 +54,24 @@ struct AtPath {
 }
 
 /// One of them.
-#[derive(Clone, Copy)]
 struct AtValue {
     condition: *mut pg_sys::RestrictInfo,
     /// How the value is compared with a single one.
     comparison: Option<Comparison>,
     /// The other relations that it needs.
-    others: pg_sys::Relids,
+    tables: RelationSet,
 }
 
 impl AtPath {
     /// The one that an index searches by which may have several values of a document: a single value rather than a range, and of a range
     /// the lower end.
-    fn one(&self) -> Option<AtValue> {
+    fn one(&self) -> Option<&AtValue> {
         let rank = |one: &&AtValue| match one.comparison {
             Some(Comparison::Equal) | None => 0,
             Some(Comparison::Greater | Comparison::GreaterOrEqual) => 1,
             Some(Comparison::Less | Comparison::LessOrEqual) => 2,
         };
-        self.conditions.iter().min_by_key(rank).copied()
+        self.conditions.iter().min_by_key(rank)
     }
 }
 
@@ -76,8 +81,8 @@ impl UnknownValues {
     /// # Safety
     /// In the planner.
     pub(super) unsafe fn of(by_path: &[(&[u8], Vec<&Term>)], filters: &FilterPaths) -> Option<UnknownValues> {
-        let mut found =
-            UnknownValues { filter: ptr::null_mut(), with_placeholders: Vec::new(), paths: Vec::new() };
+        let (with_placeholders, presence, paths) = (Vec::new(), Vec::new(), Vec::new());
+        let mut found = UnknownValues { filter: ptr::null_mut(), with_placeholders, presence, paths };
         for (path, terms) in by_path {
             // SAFETY: the caller's.
             unsafe { found.add(path, terms, filters) }?;
@@ -96,7 +101,7 @@ impl UnknownValues {
         unsafe {
             let (mut values, mut compared) = (ptr::null_mut(), Vec::new());
             for term in terms {
-                let (condition, others) = (term.condition, term.others);
+                let (condition, tables) = (term.condition, term.tables.clone());
                 let comparison = match term.other {
                     Other::Compared(comparison, value) => {
                         compared.push(comparison);
@@ -119,7 +124,7 @@ impl UnknownValues {
                         None
                     }
                 };
-                at_path.conditions.push(AtValue { condition, comparison, others });
+                at_path.conditions.push(AtValue { condition, comparison, tables });
             }
             if at_path.compared {
                 at_path.unknown = true;
@@ -131,6 +136,9 @@ impl UnknownValues {
                 self.and_filter(filter)?;
                 self.with_placeholders.push(placeholder_filter(path, &compared, filters)?);
             }
+        }
+        if at_path.unknown {
+            self.presence.push((filters.filter_of_presence)(path));
         }
         self.paths.push(at_path);
         Some(())
@@ -158,15 +166,15 @@ impl UnknownValues {
     }
 
     /// The search for them, together with a filter of the other conditions that are known, `beside` them. All that is `known`, of the same
-    /// paths too, is what the search asks for whatever the values are.
+    /// paths too, is what the search asks for whatever the values are. It asks for a value at each path, too: no comparison is true of none.
     pub(super) fn and<'a>(
         self,
         beside: Option<Datum<'_>>,
         known: Option<Datum<'_>>,
         filters: &FilterPaths,
     ) -> Search<'a> {
-        let UnknownValues { mut filter, with_placeholders, paths } = self;
-        let mut all: Vec<&[u8]> = with_placeholders.iter().map(Vec::as_slice).collect();
+        let UnknownValues { mut filter, with_placeholders, presence, paths } = self;
+        let mut all: Vec<&[u8]> = with_placeholders.iter().map(|filter| &**filter).collect();
         let beside = beside.map(Datum::bytes);
         if let Some(beside) = &beside {
             // SAFETY: expressions of the type of documents.
@@ -175,7 +183,10 @@ impl UnknownValues {
                 all.insert(0, beside);
             }
         }
-        let known = known.map(|known| known.bytes().to_vec());
+        let known = known.map(Datum::bytes);
+        let known: Vec<&[u8]> =
+            known.as_deref().into_iter().chain(presence.iter().map(Vec::as_slice)).collect();
+        let known = (filters.filter_of_all)(&known);
         Search::unknown(filter, PlaceholderFilter { filter: (filters.filter_of_all)(&all), known, paths })
     }
 }
@@ -195,7 +206,7 @@ pub(super) struct PlaceholderFilter {
     /// Its filter, with placeholders for the values: they may contradict what is known of the same paths.
     pub(super) filter: Vec<u8>,
     /// What it asks for whatever the values are.
-    pub(super) known: Option<Vec<u8>>,
+    pub(super) known: Vec<u8>,
     paths: Vec<AtPath>,
 }
 
@@ -207,48 +218,68 @@ impl PlaceholderFilter {
 
     /// The conditions that bound what is read of an index, and all by which it finds rows, where a row of each of `outer` is known and
     /// one of each of `known` has to be. `None` if all these conditions are known, or some of the rows are not needed.
-    ///
-    /// # Safety
-    /// Sets of the planner's.
-    pub(super) unsafe fn conditions(
+    pub(super) fn conditions(
         &self,
         by: &SearchedBy,
-        known: pg_sys::Relids,
-        outer: pg_sys::Relids,
-    ) -> Option<(*mut pg_sys::List, *mut pg_sys::List)> {
-        let (mut bounding, mut all, mut unknown) = (ptr::null_mut(), ptr::null_mut(), false);
+        known: &RelationSet,
+        outer: &RelationSet,
+    ) -> Option<(Vec<*mut pg_sys::RestrictInfo>, Vec<*mut pg_sys::RestrictInfo>)> {
+        let (mut bounding, mut all, mut unknown) = (Vec::new(), Vec::new(), false);
         let fields = by.bounding.iter().map(|at| (at, true)).chain(by.tested.iter().map(|at| (at, false)));
-        // SAFETY: the caller's; lists of conditions.
-        unsafe {
-            let mut needed = pg_sys::bms_copy(known);
-            for (at, is_bounding) in fields {
-                let Some(at_path) = self.paths.get(*at) else { continue };
-                unknown |= at_path.unknown;
-                let one = by.multikey.then(|| at_path.one());
-                let conditions = match &one {
-                    Some(one) => one.as_slice(),
-                    None => &at_path.conditions,
-                };
-                for AtValue { condition, others, .. } in conditions {
-                    needed = pg_sys::bms_add_members(needed, *others);
-                    all = pg_sys::lappend(all, condition.cast());
-                    if is_bounding {
-                        bounding = pg_sys::lappend(bounding, condition.cast());
-                    }
+        let mut needed = known.clone();
+        for (at, is_bounding) in fields {
+            let Some(at_path) = self.paths.get(*at) else { continue };
+            unknown |= at_path.unknown;
+            let one = at_path.one();
+            for found in &at_path.conditions {
+                if by.multikey && !one.is_some_and(|one| ptr::eq(one, found)) {
+                    continue;
+                }
+                needed = needed.and(&found.tables);
+                all.push(found.condition);
+                if is_bounding {
+                    bounding.push(found.condition);
                 }
             }
-            (unknown && pg_sys::bms_equal(needed, outer)).then_some((bounding, all))
         }
+        (unknown && needed == *outer).then_some((bounding, all))
     }
 }
 
-/// A filter of the value at a path that compares so with what is not known: with placeholders that do not contradict each other, of a type
-/// for which an index with arrays helps, too. `None` if there is none, as of a path with positions.
+/// Most filters with placeholders that are remembered; when there would be more, all are forgotten.
+const MOST_PLACEHOLDERS: usize = 1024;
+
+/// Filters with placeholders by paths and comparisons.
+type Placeholders = HashMap<(Vec<u8>, Vec<Comparison>), Option<Rc<[u8]>>>;
+
+thread_local! {
+    /// Those that were made: partitions, and sets of other tables, ask for the same ones again and again.
+    static PLACEHOLDERS: RefCell<Placeholders> = RefCell::default();
+}
+
+/// A filter of the value at a path that compares so with what is not known; see [`new_placeholder_filter`].
 pub(super) fn placeholder_filter(
     path: &[u8],
     comparisons: &[Comparison],
     filters: &FilterPaths,
-) -> Option<Vec<u8>> {
+) -> Option<Rc<[u8]>> {
+    let asked = (path.to_vec(), comparisons.to_vec());
+    if let Some(known) = PLACEHOLDERS.with_borrow(|made| made.get(&asked).cloned()) {
+        return known;
+    }
+    let new: Option<Rc<[u8]>> = new_placeholder_filter(path, comparisons, filters).map(Rc::from);
+    PLACEHOLDERS.with_borrow_mut(|made| {
+        if made.len() >= MOST_PLACEHOLDERS {
+            made.clear();
+        }
+        made.insert(asked, new.clone());
+    });
+    new
+}
+
+/// A filter of the value at a path that compares so with what is not known: with placeholders that do not contradict each other, of a type
+/// for which an index with arrays helps, too. `None` if there is none, as of a path with positions.
+fn new_placeholder_filter(path: &[u8], comparisons: &[Comparison], filters: &FilterPaths) -> Option<Vec<u8>> {
     let is_open =
         |comparison: &Comparison| matches!(comparison, Comparison::Greater | Comparison::GreaterOrEqual);
     // Arrays come after numbers and before dates: what is greater than a number may be one.

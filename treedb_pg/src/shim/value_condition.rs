@@ -23,7 +23,7 @@ pub(crate) struct ValueFunction {
 }
 
 /// How a value compares with a constant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Comparison {
     Less,
     LessOrEqual,

@@ -8,6 +8,7 @@
 //! several conditions on a value is estimated given those before it in the query: the product is the share of all. So is each of
 //! those that one arm of an OR has.
 
+use std::ffi::c_void;
 use std::ptr;
 
 use pgrx::pg_sys;
@@ -18,6 +19,7 @@ use super::custom_scan::argument_of;
 use super::filter_path::FilterPaths;
 use super::filter_scan::{Scanned, ValueStatistics};
 use super::function::Args;
+use super::setting::Counter;
 use super::streamed::Argument;
 use super::unguarded::elements;
 use super::value_condition::{Comparison, ValueAt, Wanted};
@@ -32,6 +34,15 @@ const MOST_ARMS: i32 = 100;
 /// Most conditions, those in arms included, that are looked at for those that come before one: as they are looked at for each, more of
 /// them would take time with the square of their number. Those after that many are estimated alone.
 const MOST_CONDITIONS: usize = 500;
+
+/// How often the share of a condition on values has been estimated.
+static ESTIMATED: Counter =
+    Counter::new(c"treedb.estimated_conditions", c"How many conditions on values have been estimated.");
+
+/// Makes the counter known to the server.
+pub(crate) fn define() {
+    ESTIMATED.define();
+}
 
 /// A condition as the server estimates it: with what it knows of each arm, if it is an OR.
 ///
@@ -158,7 +169,7 @@ impl EstimatorCall {
     ///
     /// # Safety
     /// As [`Self::condition`], of which `number` is.
-    unsafe fn before(&self, number: i32) -> Option<Vec<(EstimatorCall, Condition)>> {
+    unsafe fn before(&self, number: i32) -> Option<Vec<EstimatorCall>> {
         // SAFETY: the planner has arrays of as many relations as it says.
         unsafe {
             if number <= 0 || number >= (*self.root).simple_rel_array_size {
@@ -166,10 +177,8 @@ impl EstimatorCall {
             }
             let rel = (*(*self.root).simple_rel_array.add(number as usize)).as_ref()?;
             let mut left = MOST_CONDITIONS;
-            let earlier = self
-                .earlier_in(rel.baserestrictinfo, &mut left)
-                .or_else(|| self.earlier_in_joins(rel.joininfo, &mut left))?;
-            Some(earlier.into_iter().filter_map(|call| Some((call, call.condition()?))).collect())
+            self.earlier_in(rel.baserestrictinfo, &mut left)
+                .or_else(|| self.earlier_in_joins(rel.joininfo, &mut left))
         }
     }
 
@@ -179,11 +188,7 @@ impl EstimatorCall {
     ///
     /// # Safety
     /// A list of conditions of the planner's.
-    unsafe fn earlier_in(
-        &self,
-        conditions: *mut pg_sys::List,
-        left: &mut usize,
-    ) -> Option<Vec<EstimatorCall>> {
+    unsafe fn earlier_in(&self, conditions: *mut pg_sys::List, left: &mut usize) -> Option<Vec<EstimatorCall>> {
         let mut earlier = Vec::new();
         // SAFETY: the tag of a node says what structure it is.
         unsafe {
@@ -212,11 +217,7 @@ impl EstimatorCall {
     ///
     /// # Safety
     /// A list of conditions of the planner's.
-    unsafe fn earlier_in_joins(
-        &self,
-        conditions: *mut pg_sys::List,
-        left: &mut usize,
-    ) -> Option<Vec<EstimatorCall>> {
+    unsafe fn earlier_in_joins(&self, conditions: *mut pg_sys::List, left: &mut usize) -> Option<Vec<EstimatorCall>> {
         let mut earlier = Vec::new();
         // SAFETY: the tag of a node says what structure it is.
         unsafe {
@@ -248,11 +249,7 @@ impl EstimatorCall {
     ///
     /// # Safety
     /// A condition of the planner's.
-    unsafe fn earlier_in_arms(
-        &self,
-        condition: *mut pg_sys::Node,
-        left: &mut usize,
-    ) -> Option<Vec<EstimatorCall>> {
+    unsafe fn earlier_in_arms(&self, condition: *mut pg_sys::Node, left: &mut usize) -> Option<Vec<EstimatorCall>> {
         // SAFETY: the tag of a node says what structure it is.
         unsafe {
             if (*condition).type_ != pg_sys::NodeTag::T_BoolExpr {
@@ -281,12 +278,16 @@ impl EstimatorCall {
         // SAFETY: the caller's.
         unsafe {
             let Condition { operator, number, expression, other } = self.condition()?;
+            let wanted = constant(self.root, other)?;
+            if wanted.is_none() && operator.is_lower_bound().is_some() {
+                return None;
+            }
             let (table, path) = documents(self.root, filters, expression, number)?;
             let statistics = (filters.statistics)(table, &path);
             if statistics.is_none() && is_known(self.root, expression) {
                 return None;
             }
-            let Some(wanted) = constant(self.root, other)? else {
+            let Some(wanted) = wanted else {
                 let equal = statistics?.equal();
                 return match operator {
                     Operator::Compares(Comparison::Equal) => Some(equal),
@@ -300,7 +301,8 @@ impl EstimatorCall {
                 return Some(1.0 - statistics?.missing - equal);
             };
             let mut all = Vec::new();
-            for (_, earlier) in self.before(number).unwrap_or_default() {
+            let before = self.before(number).unwrap_or_default();
+            for earlier in before.iter().filter_map(|earlier| earlier.condition()) {
                 if let Operator::Compares(comparison) = earlier.operator
                     && documents(self.root, filters, earlier.expression, number)
                         .is_some_and(|(_, other)| other == path)
@@ -351,13 +353,15 @@ impl EstimatorCall {
             let Some(condition) = self.condition() else { return alone };
             let Some(is_lower) = condition.operator.is_lower_bound() else { return alone };
             let Some(before) = self.before(condition.number) else { return alone };
-            let of_same = |(_, earlier): &&(EstimatorCall, Condition)| {
-                pg_sys::equal(earlier.expression.cast(), condition.expression.cast())
+            let same = condition.expression.cast();
+            let of_same = |earlier: &&EstimatorCall| {
+                elements(earlier.arguments).any(|argument: *mut c_void| pg_sys::equal(argument, same))
             };
-            let mut bounds = before
-                .iter()
-                .filter(of_same)
-                .filter_map(|(call, earlier)| Some((call, earlier.operator.is_lower_bound()?)));
+            let mut bounds = before.iter().filter(of_same).filter_map(|call| {
+                let earlier =
+                    call.condition().filter(|earlier| pg_sys::equal(earlier.expression.cast(), same))?;
+                Some((call, earlier.operator.is_lower_bound()?))
+            });
             let Some((first, first_is_lower)) = bounds.next() else { return alone };
             if first_is_lower == is_lower || bounds.any(|(_, other)| other == is_lower) {
                 return alone;
@@ -522,6 +526,7 @@ impl Args {
     /// estimator of the operator: with the planner, the operator, the arguments and a relation.
     pub(crate) fn value_share(&self, filters: &'static FilterPaths) -> f64 {
         let (Some(root), Some(arguments)) = (self.internal(0), self.internal(2)) else { return RANGE };
+        ESTIMATED.add();
         // SAFETY: SQL cannot call a function with an argument of type internal; the server calls estimators with these.
         let share = unsafe {
             let call = EstimatorCall {

@@ -120,6 +120,11 @@ fn condition(path: &str, wanted: Wanted<'_>) -> Vec<u8> {
     filter.finish().into_bytes()
 }
 
+/// The filter for documents with a value at a path.
+pub(crate) fn presence(path: &str) -> Vec<u8> {
+    condition(path, Wanted::Any)
+}
+
 /// The filter that says nothing.
 pub(super) fn every_document() -> Vec<u8> {
     Writer::new(0).finish().into_bytes()

@@ -10,7 +10,7 @@
 //! * [`order`]: comparison and hash functions of a type
 
 pub(crate) mod bson;
-mod implied;
+pub(crate) mod implied;
 pub(crate) mod keyset;
 mod matching;
 mod operators;

@@ -31,7 +31,7 @@ mod selectivity;
 mod sort;
 mod summary;
 
-use crate::access::{Direction, KeyRange, QueryContext, Source};
+use crate::access::{Direction, IndexInfo, KeyRange, QueryContext, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::filter::{Filter, Node};
 
@@ -188,7 +188,7 @@ impl Plan {
         if let Some(plan) = ordered::choose_point_lookup(source, query, &conditions) {
             return Ok(plan);
         }
-        let relevant_indexes = relevant_indexes(source, query, &conditions);
+        let relevant_indexes = relevant_indexes(source.indexes(), query, &conditions);
         // With only one index to choose from there is nothing to cache.
         let shape = (relevant_indexes.len() > 1).then(|| query_shape::shape(query, &conditions));
         if let Some((found, expected)) =
@@ -231,7 +231,7 @@ impl Plan {
         if query.filter.near().is_some() {
             return Vec::new();
         }
-        let found = relevant_indexes(source, query, &conditions)
+        let found = relevant_indexes(source.indexes(), query, &conditions)
             .into_iter()
             .flat_map(|number| candidates(source, number, query, &conditions))
             .filter(|one| one.unique || one.helps(query))
@@ -247,17 +247,18 @@ impl Plan {
         weighed.into_iter().map(alternative).collect()
     }
 
-    /// By which fields each useful index is searched for `query`, in which some values may stand for others that are not known yet. `known`
-    /// has conditions that the query has whatever these are: they alone decide whether a partial index has all documents that match. What
-    /// the values are decides nothing else but whether conditions contradict each other, and these bound the fields of an index as others do.
-    pub fn searched_fields(source: &dyn Source, query: &Query, known: &Filter) -> Vec<SearchedFields> {
+    /// By which fields each useful one of `indexes` is searched for `query`, in which some values may stand for others that are not known yet. `known`
+    /// has conditions that the query has whatever these are: they alone decide whether a sparse or a partial index has all documents that
+    /// match, and by them alone an index with a collation of its own is searched. What the values are decides nothing else but whether
+    /// conditions contradict each other, and these bound the fields of an index as others do.
+    pub fn searched_fields(indexes: &[IndexInfo], query: &Query, known: &Filter) -> Vec<SearchedFields> {
         if query.filter.near().is_some() {
             return Vec::new();
         }
         let (conditions, known) = (query.filter.conjuncts(), known.conjuncts());
-        relevant_indexes(source, query, &conditions)
+        relevant_indexes(indexes, query, &conditions)
             .into_iter()
-            .flat_map(|number| ordered::searched_fields(source, number, query, &conditions, &known))
+            .flat_map(|number| ordered::searched_fields(indexes, number, query, &conditions, &known))
             .collect()
     }
 

@@ -103,7 +103,7 @@ fn united(
         let mut conditions = Vec::new();
         open(part, &mut conditions);
         conditions.extend(others);
-        let found: Vec<Candidate> = relevant_indexes(source, unordered, &conditions)
+        let found: Vec<Candidate> = relevant_indexes(source.indexes(), unordered, &conditions)
             .into_iter()
             .flat_map(|number| candidates(source, number, unordered, &conditions))
             .filter(|one| one.unique || one.helps(unordered))

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::eligible_indexes::{IndexUse, index_uses};
 use super::interval::{Interval, MAX_POINTS, MAX_RANGES};
-use crate::access::{Direction, KeyRange, Source};
+use crate::access::{Direction, IndexInfo, KeyRange, Source};
 use crate::index::ordered::{IndexDef, Kind, SortOrder, hashed};
 use crate::query::filter::Node;
 use crate::query::{Query, Sort};
@@ -83,11 +83,11 @@ impl Query {
 
 /// The positions of the indexes that may be relevant to a query.
 pub(in crate::query) fn relevant_indexes(
-    source: &dyn Source,
+    indexes: &[IndexInfo],
     query: &Query,
     conditions: &[&Node],
 ) -> Vec<usize> {
-    let all = source.indexes().iter().enumerate();
+    let all = indexes.iter().enumerate();
     all.filter_map(|(number, info)| Some((number, OrderedIndex::of(info)?)))
         .filter(|(_, index)| query.sort.is_some() || is_relevant(&index.def, conditions))
         .map(|(number, _)| number)
@@ -102,19 +102,19 @@ pub(in crate::query) fn candidates<'q>(
     conditions: &[&'q Node],
 ) -> Vec<Candidate> {
     let Some(index) = source.indexes().get(number).and_then(OrderedIndex::of) else { return Vec::new() };
-    index_uses(&index, query, conditions)
-        .iter()
-        .map(|direction| candidate(source, number, direction, query))
-        .collect()
+    let ways = index_uses(&index, query, conditions, conditions);
+    let candidates = ways.iter().map(|way| {
+        let mut found = candidate(number, way, query);
+        if matches!(found.plan.path, Path::Index { .. }) {
+            found.plan.cover = cover(source, number, &way.index, query);
+        }
+        found
+    });
+    candidates.collect()
 }
 
-/// The candidate for using index number `number` this way.
-pub(super) fn candidate(
-    source: &dyn Source,
-    number: usize,
-    direction: &IndexUse<'_>,
-    query: &Query,
-) -> Candidate {
+/// The candidate for using index number `number` this way, without what its keys may say of documents.
+pub(super) fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidate {
     let IndexUse { index, conditions, .. } = direction;
     let parts = &index.def.keys;
     let hashed_at = if let Kind::Hashed(at) = index.def.options.kind { Some(at) } else { None };
@@ -238,7 +238,6 @@ pub(super) fn candidate(
         keys: KeyPredicate { test, complete },
     };
     let mut plan = Plan::new(path, query.sort.is_some() && order.is_none());
-    plan.cover = cover(source, number, index, query);
     plan.unique = unique;
     Candidate { plan, equalities, bounds, unique, passing, undecided }
 }

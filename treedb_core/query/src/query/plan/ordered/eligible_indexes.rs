@@ -43,11 +43,13 @@ pub(in crate::query) struct IndexUse<'q> {
     pub(in crate::query) ranges: Option<Vec<KeyRange>>,
 }
 
-/// The ways to use `index` for `query` with these `conditions`; none if it would miss documents.
+/// The ways to use `index` for `query` with these `conditions`; none if it would miss documents. What is `known` of the documents says
+/// whether it does: the conditions themselves, unless values in them stand for others.
 pub(in crate::query) fn index_uses<'q>(
     index: &OrderedIndex<'q>,
     query: &'q Query,
     conditions: &[&'q Node],
+    known: &[&Node],
 ) -> Vec<IndexUse<'q>> {
     let options = &index.def.options;
     if options.hidden {
@@ -64,7 +66,7 @@ pub(in crate::query) fn index_uses<'q>(
         conditions.iter().copied().filter(|node| fits(node, collation) && there(node)).collect();
     let key_pattern = || index.def.key_pattern();
     let hinted = query.hint.as_ref().is_some_and(|hint| hint.names(&index.def.name, key_pattern));
-    if !hinted && !holds_all(&index.def, query, conditions) {
+    if !hinted && !holds_all(&index.def, query, known) {
         return Vec::new();
     }
     if let Kind::Wildcard(wildcard) = &options.kind {
@@ -93,14 +95,9 @@ pub(super) fn holds_all(def: &IndexDef, query: &Query, conditions: &[&Node]) -> 
     {
         return false;
     }
-    holds_all_if_partial(def, query, conditions)
-}
-
-/// The same as far as partial indexes go.
-pub(super) fn holds_all_if_partial(def: &IndexDef, query: &Query, conditions: &[&Node]) -> bool {
-    def.options.partial.as_ref().is_none_or(|partial| {
+    options.partial.as_ref().is_none_or(|partial| {
         // The filter of the index was parsed with the collation of the index.
-        def.options.collation == query.collation
+        options.collation == query.collation
             && partial
                 .condition::<crate::query::Filter>()
                 .is_some_and(|filter| implied(conditions, filter.root()))

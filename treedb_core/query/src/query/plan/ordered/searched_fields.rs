@@ -2,9 +2,9 @@
 
 use super::OrderedIndex;
 use super::candidate::candidate;
-use super::eligible_indexes::{IndexUse, holds_all_if_partial, index_uses};
+use super::eligible_indexes::{IndexUse, index_uses};
 use super::field_bounds::{field_bounds, points};
-use crate::access::Source;
+use crate::access::IndexInfo;
 use crate::query::Query;
 use crate::query::filter::Node;
 use crate::query::plan::Path;
@@ -20,22 +20,23 @@ pub struct SearchedFields {
     pub multikey: bool,
 }
 
-/// The fields by which index number `number` is searched for `conditions`, for each way to use it; none if it is a partial index and the
-/// conditions that are `known` do not imply its filter.
+/// The fields by which index number `number` is searched for `conditions`, for each way to use it; none if what is `known` does not say
+/// that it has all documents that meet them. An index with a collation of its own is searched for those alone that are known: another value
+/// may be a text.
 pub(in crate::query) fn searched_fields(
-    source: &dyn Source,
+    indexes: &[IndexInfo],
     number: usize,
     query: &Query,
     conditions: &[&Node],
     known: &[&Node],
 ) -> Vec<SearchedFields> {
-    let Some(index) = source.indexes().get(number).and_then(OrderedIndex::of) else { return Vec::new() };
-    if !holds_all_if_partial(&index.def, query, known) {
-        return Vec::new();
-    }
-    let fields = index_uses(&index, query, conditions).into_iter().filter_map(|way| {
+    let Some(index) = indexes.get(number).and_then(OrderedIndex::of) else { return Vec::new() };
+    let same_order = index.def.options.collation == query.collation;
+    let conditions = conditions.iter().copied().filter(|condition| same_order || known.contains(condition));
+    let conditions: Vec<&Node> = conditions.collect();
+    let fields = index_uses(&index, query, &conditions, known).into_iter().filter_map(|way| {
         let way = without_contradictions(way);
-        let found = candidate(source, number, &way, query);
+        let found = candidate(number, &way, query);
         let Path::Index { keys, .. } = &found.plan.path else { return None };
         let bounded = found.equalities + usize::from(found.bounds > 0);
         let parts = || way.index.def.keys.iter().map(|part| part.path.as_str().to_owned());
@@ -77,10 +78,8 @@ mod tests {
     use bson::{RawDocumentBuf, rawdoc};
 
     use super::*;
-    use crate::access::IndexInfo;
     use crate::index::ordered::IndexDef;
     use crate::query::Filter;
-    use crate::query::plan::estimate::tests::Counted;
     use crate::query::plan::{Plan, index_of};
 
     /// By which fields indexes are searched for a filter of which a part is known: those that bound, then those that are tested.
@@ -91,7 +90,7 @@ mod tests {
     ) -> Vec<(String, String)> {
         let query = Query::parse(filter, None, None).unwrap();
         let known = Filter::parse(known).unwrap();
-        let all = Plan::searched_fields(&Counted(1000, indexes), &query, &known);
+        let all = Plan::searched_fields(&indexes, &query, &known);
         all.into_iter().map(|fields| (fields.bounding.join(" "), fields.tested.join(" "))).collect()
     }
 
@@ -126,6 +125,42 @@ mod tests {
         }
         let ranges = rawdoc! { "$and": [{ "n": { "$gt": 7 } }, { "n": { "$lt": 2 } }, { "kind": 1 }] };
         assert_eq!(searched(indexes(), &ranges, &rawdoc! {}), [pair("n", "kind")]);
+    }
+
+    #[test]
+    fn that_a_value_is_there_is_known_whatever_it_is() {
+        let partial = rawdoc! { "key": { "n": 1 }, "name": "n", "partialFilterExpression": { "n": { "$exists": true } } };
+        let sparse = rawdoc! { "key": { "n": 1 }, "name": "n", "sparse": true };
+        for spec in [partial, sparse] {
+            for multikey in [false, true] {
+                let indexes = || vec![IndexInfo::new(index_of(&spec).unwrap(), multikey)];
+                let one = rawdoc! { "n": 1 };
+                assert_eq!(searched(indexes(), &one, &rawdoc! { "n": { "$exists": true } }), [pair("n", "")]);
+                assert_eq!(searched(indexes(), &one, &rawdoc! { "other": { "$exists": true } }), []);
+            }
+        }
+    }
+
+    #[test]
+    fn values_that_stand_for_others_do_not_undo_what_is_known() {
+        let spec =
+            rawdoc! { "key": { "n": 1 }, "name": "n", "partialFilterExpression": { "n": { "$gt": 3 } } };
+        let indexes = || vec![IndexInfo::new(index_of(&spec).unwrap(), false)];
+        let known = rawdoc! { "n": { "$gte": 5, "$lte": 10 } };
+        for stands in [rawdoc! { "n": 1 }, rawdoc! { "n": { "$gte": 0, "$lte": 2 } }] {
+            assert_eq!(searched(indexes(), &stands, &known), [pair("n", "")]);
+            assert_eq!(searched(indexes(), &stands, &rawdoc! { "n": { "$lte": 10 } }), []);
+        }
+    }
+
+    #[test]
+    fn an_index_with_a_collation_is_searched_for_known_values_alone() {
+        let spec = rawdoc! { "key": { "kind": 1, "n": 1 }, "name": "n", "collation": { "locale": "fr" } };
+        let indexes = || vec![IndexInfo::new(index_of(&spec).unwrap(), false)];
+        let both = rawdoc! { "kind": 2, "n": 1 };
+        assert_eq!(searched(indexes(), &both, &rawdoc! {}), []);
+        assert_eq!(searched(indexes(), &both, &rawdoc! { "kind": 2 }), [pair("kind", "")]);
+        assert_eq!(searched(indexes(), &both, &both), [pair("kind n", "")]);
     }
 
     #[test]
