@@ -188,7 +188,11 @@ impl EstimatorCall {
     ///
     /// # Safety
     /// A list of conditions of the planner's.
-    unsafe fn earlier_in(&self, conditions: *mut pg_sys::List, left: &mut usize) -> Option<Vec<EstimatorCall>> {
+    unsafe fn earlier_in(
+        &self,
+        conditions: *mut pg_sys::List,
+        left: &mut usize,
+    ) -> Option<Vec<EstimatorCall>> {
         let mut earlier = Vec::new();
         // SAFETY: the tag of a node says what structure it is.
         unsafe {
@@ -217,7 +221,11 @@ impl EstimatorCall {
     ///
     /// # Safety
     /// A list of conditions of the planner's.
-    unsafe fn earlier_in_joins(&self, conditions: *mut pg_sys::List, left: &mut usize) -> Option<Vec<EstimatorCall>> {
+    unsafe fn earlier_in_joins(
+        &self,
+        conditions: *mut pg_sys::List,
+        left: &mut usize,
+    ) -> Option<Vec<EstimatorCall>> {
         let mut earlier = Vec::new();
         // SAFETY: the tag of a node says what structure it is.
         unsafe {
@@ -249,7 +257,11 @@ impl EstimatorCall {
     ///
     /// # Safety
     /// A condition of the planner's.
-    unsafe fn earlier_in_arms(&self, condition: *mut pg_sys::Node, left: &mut usize) -> Option<Vec<EstimatorCall>> {
+    unsafe fn earlier_in_arms(
+        &self,
+        condition: *mut pg_sys::Node,
+        left: &mut usize,
+    ) -> Option<Vec<EstimatorCall>> {
         // SAFETY: the tag of a node says what structure it is.
         unsafe {
             if (*condition).type_ != pg_sys::NodeTag::T_BoolExpr {
