@@ -10,8 +10,8 @@
 //! - `<x, y> = <x-c, y-c> + <c, x-c> + <c, y-c> + <c, c>`, of which the last is the same for all. So under inner product
 //!   [`Factors::squares`] is `-2 <c, x-c>` instead of the squared length.
 //!
-//! Codes of few bits ([`crate::few_bits`]) are of the differences too, and compared with the difference of the query from the centre; under
-//! inner product with the query itself, since `<x, q> = <x-c, q> + <c, q>`, of which the last is the same for all `x`.
+//! Codes of few bits ([`crate::few_bits`]) are of the differences too, and compared with the difference of the query from the centre; but not
+//! under inner product, which codes of few bits of whole vectors tell better, because they are exact in the vector's own direction.
 //!
 //! A vector that is far from the centre has coarser codes than others, and at most about as coarse ones as if zero were the centre.
 
@@ -97,14 +97,14 @@ impl Centre {
         );
     }
 
-    /// Whether codes of few bits are compared with the difference of a query from it, not with the query.
-    pub(crate) fn moves_queries(&self) -> bool {
+    /// Whether codes of few bits are of the differences from it.
+    pub(crate) fn moves_few_bits(&self) -> bool {
         self.metric != Metric::InnerProduct
     }
 
-    /// What scores of codes of few bits of differences from it are in the order of.
+    /// What scores of codes of few bits are in the order of.
     pub(crate) fn few_bits_scores(&self) -> Metric {
-        if self.moves_queries() { Centre::SCORES } else { self.metric }
+        if self.moves_few_bits() { Centre::SCORES } else { self.metric }
     }
 
     /// Adds it to differences from it.

@@ -40,7 +40,7 @@ impl FewBits {
         FewBits { metric, form, rotation: Rotation::new(dimensions) }
     }
 
-    /// The same of differences from a centre. Under inner product, [`FewBits::between`] leaves out what a product with the centre adds.
+    /// The same beside a centre: of differences from it, if [it moves them](Centre::moves_few_bits).
     pub(crate) fn about(&self, centre: &Centre) -> FewBits {
         FewBits { metric: centre.few_bits_scores(), ..self.clone() }
     }

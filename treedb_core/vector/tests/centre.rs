@@ -156,7 +156,7 @@ fn told_apart(
 
 #[test]
 fn few_bits_of_the_differences_from_a_centre_tell_apart_what_those_of_whole_vectors_do_not() {
-    for metric in METRICS {
+    for metric in [Metric::Cosine, Metric::L2] {
         for (bits, candidates, least) in [(1, 120, 0.9), (2, 60, 0.9), (4, 30, 0.97)] {
             let mut data = Alike::new(6, 20.0);
             let vectors = data.vectors(1000);
@@ -168,7 +168,9 @@ fn few_bits_of_the_differences_from_a_centre_tell_apart_what_those_of_whole_vect
                 if about_centre {
                     graph.set_centre(Arc::new(centre));
                 }
-                vectors.iter().for_each(|vector| drop(graph.insert(vector)));
+                for vector in &vectors {
+                    graph.insert(vector).unwrap();
+                }
                 told_apart(&graph, &live, &queries, metric, candidates)
             });
             println!("{metric:?}, {bits} bits: {zero} about zero, {centre} about a centre");

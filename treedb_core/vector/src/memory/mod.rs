@@ -176,7 +176,7 @@ impl MemoryGraph {
         self.centre = Some(centre);
     }
 
-    /// What codes are about, if it is not zero.
+    /// What codes are about, if it is not zero (those of few bits, under inner product, are about zero all the same).
     pub fn centre(&self) -> Option<&Arc<Centre>> {
         self.centre.as_ref()
     }
@@ -358,11 +358,11 @@ impl MemoryGraph {
     fn store_vector(&mut self, node: u32, vector: &[f32], unit: f32) {
         let codes = self.codes.get_mut(node);
         let (factors, coded) = match (&self.few, &self.centre) {
-            (Some(few), None) => (few.encode(vector, unit, codes), vector),
-            (Some(few), Some(centre)) => {
+            (Some(few), Some(centre)) if centre.moves_few_bits() => {
                 centre.subtract_from(vector, unit, &mut self.difference);
                 (few.encode(&self.difference, 1.0, codes), vector)
             }
+            (Some(few), _) => (few.encode(vector, unit, codes), vector),
             (None, Some(centre)) => {
                 let factors = centre.encode(vector, unit, &mut self.difference, codes);
                 (factors, &*self.difference)

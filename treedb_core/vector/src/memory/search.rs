@@ -142,7 +142,7 @@ impl MemoryGraph {
         let unit = self.metric.check_query(vector, self.dimensions)?;
         let QueryCodes { codes, difference, target } = codes;
         if let Some(few) = &self.few {
-            match self.centre.as_ref().filter(|centre| centre.moves_queries()) {
+            match self.centre.as_ref().filter(|centre| centre.moves_few_bits()) {
                 Some(centre) => {
                     centre.subtract_from(vector, unit, difference);
                     few.aim(&self.kernels, difference, 1.0, target);
