@@ -11,6 +11,7 @@
 //!
 //! The smaller a score, the nearer two vectors are, as in [`crate::code`]. What a search finds by them is to be put in exact order.
 
+use crate::centre::Centre;
 use crate::code::{Coded, Factors};
 use crate::kernel::Kernels;
 use crate::metric::Metric;
@@ -37,6 +38,11 @@ impl FewBits {
     pub fn new(metric: Metric, dimensions: usize, bits: usize) -> FewBits {
         let form = Form { dimensions, bits, of_units: false };
         FewBits { metric, form, rotation: Rotation::new(dimensions) }
+    }
+
+    /// The same beside a centre: of differences from it, if [it moves them](Centre::moves_few_bits).
+    pub(crate) fn about(&self, centre: &Centre) -> FewBits {
+        FewBits { metric: centre.few_bits_scores(), ..self.clone() }
     }
 
     /// Whether codes of few bits say how near vectors are under this metric.

@@ -5,7 +5,7 @@
 //! ```text
 //! { v: 1, id: int64, uuid: binary, format: int32, shapes: binary?, options: document, next_index: int64,
 //!   indexes: [ { id: int64, name: string, key: document, unique: bool, multikey: bool, shortened: true?,
-//!                several: true?, building: int64?, sort_keys: int32?, .. } ] }
+//!                several: true?, centred: true?, building: int64?, sort_keys: int32?, .. } ] }
 //! ```
 //!
 //! `v` is the least version that has all the features the entry uses: 1; 2 if an index has options; 3 if the collection has a
@@ -13,7 +13,8 @@
 //! (`shortened`, see `long_key`); 5 if an index has a collation; 6 if there is a vector index; 7 if there is one that has all vectors of a document
 //! (`several`: those of version 6 do not have documents with several); 8 for a view ([`super::view_def`]), and for a collection that is capped,
 //! clustered or a time series ([`super::special`]); 9 if a vector index has elements of less than 4 bytes (`elements` of its field); 10 if there
-//! is a `2dsphere` or `2d` index; 11 if an index has `background`; 12 if the `quantization` of a vector index is `binary`, `bits2` or `bits4`. The options of an index have the names
+//! is a `2dsphere` or `2d` index; 11 if an index has `background`; 12 if the `quantization` of a vector index is `binary`, `bits2` or `bits4`;
+//! 13 if the codes of one are about a centre (`centred`, see `index/vector/record`). The options of an index have the names
 //! that `createIndexes` gives them (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `background`, `collation`,
 //! `wildcardProjection`). A vector index has `type` and `definition`, as `createSearchIndexes` gives them, instead of `key` and options.
 //!
@@ -73,6 +74,8 @@ const VERSION_GEO: i32 = 10;
 const VERSION_BACKGROUND: i32 = 11;
 /// Version of an entry with a vector index that has few bits for each element in memory.
 const VERSION_FEW_BITS: i32 = 12;
+/// Version of an entry with a vector index whose codes are about a centre.
+const VERSION_CENTRED: i32 = 13;
 /// Version of the sort keys of an index that names none.
 const FIRST_SORT_KEYS: i32 = 1;
 
@@ -127,12 +130,18 @@ pub(crate) struct IndexFlags {
     pub(crate) multikey: bool,
     /// A key is shortened.
     pub(crate) shortened: bool,
+    /// The codes of a vector index are about a centre, or may be.
+    pub(crate) centred: bool,
 }
 
 impl IndexFlags {
     /// The flags set in either.
     pub(crate) fn union(self, other: IndexFlags) -> IndexFlags {
-        IndexFlags { multikey: self.multikey | other.multikey, shortened: self.shortened | other.shortened }
+        IndexFlags {
+            multikey: self.multikey | other.multikey,
+            shortened: self.shortened | other.shortened,
+            centred: self.centred | other.centred,
+        }
     }
 
     /// The union with `other`, if `other` has flags that are not set here.
@@ -215,6 +224,7 @@ impl Meta {
         let is_plain = |index: &IndexMeta| index.def.as_ordered().is_some_and(|def| def.options == plain);
         let vector = self.indexes.iter().any(|index| index.def.as_vector().is_some());
         let version = match self.indexes.iter().all(is_plain) {
+            _ if self.indexes.iter().any(|index| index.flags.centred) => VERSION_CENTRED,
             _ if self.indexes.iter().any(IndexMeta::has_few_bits) => VERSION_FEW_BITS,
             _ if self.indexes.iter().any(IndexMeta::has_background) => VERSION_BACKGROUND,
             _ if self.indexes.iter().any(IndexMeta::has_locations) => VERSION_GEO,
@@ -263,7 +273,7 @@ impl Meta {
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
         let shapes = entry.get_binary_generic("shapes").ok();
         let row_format = match format
-            .filter(|_| matches!(v, Some(VERSION..=VERSION_FEW_BITS)))
+            .filter(|_| matches!(v, Some(VERSION..=VERSION_CENTRED)))
             .and_then(Rows::decoder)
         {
             Some(read) => read(shapes.map_or(&[], Vec::as_slice)).ok_or_else(|| damaged("shapes"))?,
@@ -297,6 +307,7 @@ impl Meta {
                 flags: IndexFlags {
                     multikey: index.get_bool("multikey").map_err(|e| damaged(&e.to_string()))?,
                     shortened: index.get_bool("shortened").unwrap_or(false),
+                    centred: index.get_bool("centred").unwrap_or(false),
                 },
                 building: index.get_i64("building").ok().map(i64::cast_unsigned),
                 sort_keys: index.get_i32("sort_keys").unwrap_or(FIRST_SORT_KEYS),
@@ -382,6 +393,9 @@ impl IndexMeta {
         entry.insert("multikey", self.flags.multikey);
         if self.flags.shortened {
             entry.insert("shortened", true);
+        }
+        if self.flags.centred {
+            entry.insert("centred", true);
         }
         if self.has_several() {
             entry.insert("several", true);

@@ -1,6 +1,7 @@
 //! Tests of collections: power loss, damaged files, and comparisons with collections without indexes.
 
 mod aggregate;
+mod alike_vectors;
 mod builds;
 mod check;
 mod collation;

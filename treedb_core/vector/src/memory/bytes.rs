@@ -2,7 +2,8 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 36 | the head: numbers of nodes, of levels above level 0 and number 0, of free nodes and of free levels; the node where searches begin and its level; the root; 4 bytes each, of which all bits are set if there is none; 8 bytes that the levels of new nodes are drawn from |
+//! | 40 | the head: numbers of nodes, of levels above level 0 and number 0, of free nodes and of free levels; the node where searches begin and its level; the root; 4 bytes each, of which all bits are set if there is none; 8 bytes that the levels of new nodes are drawn from; the number of elements of the centre, 4 bytes: 0 if there is none |
+//! | 4 each | the elements of the centre |
 //! | | codes, factors, links, scores of links if the graph has them, vectors, of all nodes; levels above level 0 |
 //! | 4 each | free nodes, free levels |
 //!
@@ -10,13 +11,15 @@
 //! that is alike. Whatever the bytes are, a graph that was read has links to nodes that there are, and levels that end.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 
 use super::records::Records;
 use super::vectors::Vectors;
 use super::{MemoryGraph, nodes};
+use crate::centre::Centre;
 
 /// Bytes of the head.
-const HEAD: usize = 36;
+const HEAD: usize = 40;
 /// A node that there is not.
 const NONE: u32 = u32::MAX;
 
@@ -114,6 +117,8 @@ struct Head {
     entry: Option<(u32, u8)>,
     root: Option<u32>,
     random: u64,
+    /// Elements of the centre.
+    centre: usize,
 }
 
 impl Head {
@@ -127,6 +132,7 @@ impl Head {
             entry: *entry,
             root: *root,
             random: *random,
+            centre: graph.centre().map_or(0, |centre| centre.elements().len()),
         }
     }
 
@@ -138,15 +144,19 @@ impl Head {
         u32::write(&counts, &mut out);
         u32::write(&[node, level, self.root.unwrap_or(NONE)], &mut out);
         u64::write(&[self.random], &mut out);
+        u32::write(&[self.centre as u32], &mut out);
         out
     }
 
     fn decode(bytes: &[u8; HEAD]) -> Option<Head> {
-        let (mut numbers, mut random) = ([0; 7], [0]);
+        let (mut numbers, mut random, mut centre) = ([0; 7], [0], [0]);
         let (before, after) = bytes.split_at_checked(size_of_val(&numbers))?;
+        let (middle, after) = after.split_at_checked(size_of_val(&random))?;
         u32::read(before, &mut numbers);
-        u64::read(after, &mut random);
-        let ([nodes, levels, free, free_levels, node, level, root], [random]) = (numbers, random);
+        u64::read(middle, &mut random);
+        u32::read(after, &mut centre);
+        let ([nodes, levels, free, free_levels, node, level, root], [random], [centre]) =
+            (numbers, random, centre);
         let entry = match (node, level) {
             (NONE, NONE) => None,
             (node, level) => Some((node, u8::try_from(level).ok()?)),
@@ -155,7 +165,8 @@ impl Head {
         let [nodes, levels, free, free_levels] =
             [nodes, levels, free, free_levels].map(|count| count as usize);
         let root = (root != NONE).then_some(root);
-        sound.then_some(Head { nodes, levels, free, free_levels, entry, root, random })
+        let centre = centre as usize;
+        sound.then_some(Head { nodes, levels, free, free_levels, entry, root, random, centre })
     }
 }
 
@@ -165,7 +176,9 @@ impl MemoryGraph {
     /// # Errors
     /// Those of `out`.
     pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
-        out.write_all(&Head::of(self).encode())?;
+        let mut head = Head::of(self).encode();
+        f32::write(self.centre().map_or(&[], |centre| centre.elements()), &mut head);
+        out.write_all(&head)?;
         self.codes.write_to(out)?;
         self.factors.write_to(out)?;
         self.links.write_to(out)?;
@@ -221,6 +234,17 @@ impl MemoryGraph {
     }
 }
 
+/// The next bytes as a centre of so many elements.
+fn read_centre(graph: &MemoryGraph, count: usize, input: &mut impl Read) -> io::Result<Centre> {
+    if count != graph.dimensions {
+        return Err(invalid());
+    }
+    let (mut bytes, mut elements) = (vec![0; count * size_of::<f32>()], vec![0.0; count]);
+    input.read_exact(&mut bytes)?;
+    f32::read(&bytes, &mut elements);
+    Centre::new(graph.metric, graph.element, elements).ok_or_else(invalid)
+}
+
 /// Reads a graph that [`MemoryGraph::write_to`] has written.
 #[derive(Debug)]
 pub struct GraphReader {
@@ -238,6 +262,11 @@ impl GraphReader {
         input.read_exact(&mut head)?;
         let head = Head::decode(&head).ok_or_else(invalid)?;
         let mut graph = empty;
+        if head.centre != 0 {
+            let centre = read_centre(&graph, head.centre, input)?;
+            graph.set_centre(Arc::new(centre));
+            graph.centre().ok_or_else(invalid)?;
+        }
         graph.above.records = Records::new(graph.above.records.len());
         Ok(GraphReader { graph, head })
     }
@@ -312,21 +341,33 @@ mod tests {
             1 => new(Metric::L2),
             2 => new(Metric::L1).without_scores(),
             3 => new(Metric::InnerProduct).with_elements(crate::element::Element::Float16),
-            _ => new(Metric::L2).without_vectors(),
+            4 => new(Metric::L2).without_vectors(),
+            5 => new(Metric::Cosine).without_scores().packed(),
+            _ => new(Metric::InnerProduct),
+        }
+    }
+
+    /// Sets the centre that a graph of this form has.
+    fn set_centre(form: usize, graph: &mut MemoryGraph) {
+        if form >= 5 {
+            let elements = (0..DIMENSIONS).map(|at| at as f32).collect();
+            let centre = Centre::new(graph.metric, graph.element, elements).unwrap();
+            graph.set_centre(Arc::new(centre));
         }
     }
 
     /// A graph of some nodes, some of which were removed.
     fn sample(form: usize, rng: &mut Rng) -> MemoryGraph {
         let mut graph = match form {
-            0 => MemoryGraph::new(Metric::Cosine, DIMENSIONS, LIMITS),
+            0 | 5 => MemoryGraph::new(Metric::Cosine, DIMENSIONS, LIMITS),
             _ => empty(form),
         };
+        set_centre(form, &mut graph);
         for _ in 0..700 {
             graph.insert(&vector(rng)).unwrap();
         }
         (0..50).for_each(|node| graph.remove(node * 3));
-        if form == 0 { graph.packed() } else { graph }
+        if matches!(form, 0 | 5) { graph.packed() } else { graph }
     }
 
     fn read(empty: MemoryGraph, mut bytes: &[u8], step: usize) -> io::Result<MemoryGraph> {
@@ -343,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_graph_that_was_read_finds_what_the_written_one_finds_and_grows_alike() {
-        for form in 0..5 {
+        for form in 0..7 {
             let mut rng = Rng::new(form as u64 + 1);
             let graph = sample(form, &mut rng);
             let mut bytes = Vec::new();
@@ -363,7 +404,7 @@ mod tests {
                     let same = copy.search_candidates(&query, 30, Part::Whole, &mut other).unwrap();
                     assert_eq!(same.collect::<Vec<u32>>(), found);
                 }
-                if form == 1 {
+                if matches!(form, 1 | 6) {
                     let new = vector(&mut rng);
                     assert_eq!(copy.insert(&new), graph.clone().insert(&new));
                 }
@@ -376,8 +417,9 @@ mod tests {
     #[test]
     fn the_bytes_of_a_graph_are_those_that_files_have() {
         let mut found = Vec::new();
-        for form in [1, 2, 4] {
+        for form in [1, 2, 4, 6] {
             let (mut rng, mut graph) = (Rng::new(11), empty(form));
+            set_centre(form, &mut graph);
             for _ in 0..60 {
                 // Distances of small integers are the same in any order of additions.
                 let vector: Vec<f32> = (0..DIMENSIONS).map(|_| rng.below(15) as f32 - 7.0).collect();
@@ -393,33 +435,41 @@ mod tests {
             found.push((form, bytes.len(), hash));
         }
         let expected = [
-            (1, 14_632, 634_033_658_229_250_962),
-            (2, 11_512, 7_379_485_827_507_246_225),
-            (4, 8_872, 16_118_247_006_306_400_226),
+            (1, 14_636, 9_686_803_084_669_445_810),
+            (2, 11_516, 5_468_276_997_335_407_793),
+            (4, 8_876, 13_501_111_177_295_060_354),
+            (6, 14_732, 10_574_242_660_681_479_355),
         ];
         assert_eq!(found, expected);
     }
 
     #[test]
     fn damaged_bytes_are_refused_or_are_a_graph_that_can_be_searched() {
+        damage(1, 0);
+        damage(6, 4 * DIMENSIONS);
+    }
+
+    /// Damages the bytes of a graph of this form, whose centre takes so many.
+    fn damage(form: usize, centre: usize) {
         let mut rng = Rng::new(7);
-        let graph = sample(1, &mut rng);
+        let graph = sample(form, &mut rng);
         let mut bytes = Vec::new();
         graph.write_to(&mut bytes).unwrap();
-        let codes = HEAD + 700 * (DIMENSIONS + 12);
+        let codes = HEAD + centre + 700 * (DIMENSIONS + 12);
         let links = codes..codes + 700 * 4 * 13;
         let levels = bytes.len() - 4000;
         let mut refused = 0;
         for round in 0..1500 {
             let mut damaged = bytes.clone();
             let at = match round % 4 {
-                0 => rng.below(HEAD - 8),
+                0 if round % 8 == 0 => HEAD - 4 + rng.below(4 + centre),
+                0 => rng.below(HEAD - 12),
                 1 => links.start + rng.below(links.len()),
                 2 => levels + rng.below(damaged.len() - levels),
                 _ => rng.below(damaged.len()),
             };
             damaged[at] ^= 1 << rng.below(8);
-            let Ok(copy) = read_any(empty(1), &damaged) else {
+            let Ok(copy) = read_any(empty(form), &damaged) else {
                 refused += 1;
                 continue;
             };
@@ -430,7 +480,7 @@ mod tests {
         }
         assert!(refused > 300, "{refused}");
         for len in (0..bytes.len()).step_by(997) {
-            assert!(read_any(empty(1), &bytes[..len]).is_err());
+            assert!(read_any(empty(form), &bytes[..len]).is_err());
         }
     }
 

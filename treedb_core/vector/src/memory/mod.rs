@@ -41,6 +41,7 @@ use std::sync::Arc;
 use above::Above;
 use vectors::{Elements, Vectors};
 
+use crate::centre::Centre;
 use crate::code::{self, Coded, Factors};
 use crate::element::Element;
 use crate::few_bits::FewBits;
@@ -60,10 +61,14 @@ pub struct MemoryGraph {
     exact: bool,
     /// Searches and links go by codes of few bits, which are all there is of the vectors.
     few: Option<Arc<FewBits>>,
+    /// What codes are about, if it is not zero.
+    centre: Option<Arc<Centre>>,
+    /// What scores of codes of 8 bits are in the order of: not always the metric's, if there is a centre.
+    scores_of: Metric,
     entry: Option<(u32, u8)>,
     root: Option<u32>,
     codes: Records<u8>,
-    /// The scale of the codes, their sum, and their squared length if the metric needs it.
+    /// The scale of the codes, their sum, and their squared length if the scores need it.
     factors: Records<u32>,
     /// The number of links in level 0 (lowest byte) and that of the chain in `above` (the rest, 0 for none); the links.
     links: Records<u32>,
@@ -75,6 +80,7 @@ pub struct MemoryGraph {
     random: u64,
     /// What insertions need.
     scratch: Scratch<u32, Stamps>,
+    difference: Vec<f32>,
 }
 
 impl Clone for MemoryGraph {
@@ -88,7 +94,9 @@ impl Clone for MemoryGraph {
             above: self.above.clone(),
             free: self.free.clone(),
             few: self.few.clone(),
+            centre: self.centre.clone(),
             scratch: Scratch::default(),
+            difference: Vec::new(),
             ..*self
         }
     }
@@ -108,10 +116,12 @@ impl MemoryGraph {
             kernels: Kernels::best(),
             exact: metric == Metric::L1,
             few: None,
+            centre: None,
+            scores_of: metric,
             entry: None,
             root: None,
             codes: Records::in_lines(code::code_bytes(metric, dimensions)),
-            factors: Records::new(if metric == Metric::L2 { 3 } else { 2 }),
+            factors: factors_for(metric),
             links: Records::new(1 + limits.links_below),
             scores: Some(Records::new(limits.links_below)),
             vectors: Vectors::new(dimensions, Element::Float32, metric.is_of_bits()),
@@ -119,6 +129,7 @@ impl MemoryGraph {
             free: Vec::new(),
             random: 0,
             scratch: Scratch::default(),
+            difference: Vec::new(),
         }
     }
 
@@ -149,6 +160,25 @@ impl MemoryGraph {
         let (codes, factors) = (Records::new(few.code_bytes()), Records::new(3));
         let vectors = Vectors::Coded(Records::new(1));
         MemoryGraph { codes, factors, vectors, few: Some(Arc::new(few)), ..self }
+    }
+
+    /// Makes codes be about a centre. To be called before anything is inserted and after all else is said of the graph, and of no
+    /// effect if searches go by the vectors, or the codes are the vectors.
+    pub fn set_centre(&mut self, centre: Arc<Centre>) {
+        let fits = Centre::is_for(self.metric, self.element) && centre.elements().len() == self.dimensions;
+        if self.exact || self.codes_are_vectors() || !fits {
+            return;
+        }
+        if let Some(few) = &mut self.few {
+            *few = Arc::new(few.about(&centre));
+        }
+        (self.scores_of, self.factors) = (Centre::SCORES, factors_for(Centre::SCORES));
+        self.centre = Some(centre);
+    }
+
+    /// What codes are about, if it is not zero (those of few bits, under inner product, are about zero all the same).
+    pub fn centre(&self) -> Option<&Arc<Centre>> {
+        self.centre.as_ref()
     }
 
     /// Whether the codes say exactly what the vectors are.
@@ -198,10 +228,18 @@ impl MemoryGraph {
         if graph.exact || !matches!(graph.vectors, Vectors::Floats(_)) {
             return graph;
         }
-        let mut packed = Vectors::packed(graph.dimensions);
+        let (mut packed, mut difference) = (Vectors::packed(graph.dimensions), Vec::new());
         for node in 0..graph.vectors.count() as u32 {
             packed.push();
-            packed.set(node, graph.vectors.floats(node), graph.unit(node), graph.codes.get(node));
+            let (vector, unit) = (graph.vectors.floats(node), graph.unit(node));
+            let coded = match &graph.centre {
+                Some(centre) => {
+                    centre.subtract_from(vector, unit, &mut difference);
+                    &*difference
+                }
+                None => vector,
+            };
+            packed.set(node, vector, unit, (coded, graph.codes.get(node)));
         }
         graph.vectors = packed;
         graph
@@ -319,13 +357,21 @@ impl MemoryGraph {
 
     fn store_vector(&mut self, node: u32, vector: &[f32], unit: f32) {
         let codes = self.codes.get_mut(node);
-        let factors = match &self.few {
-            Some(few) => few.encode(vector, unit, codes),
-            None => code::encode_for(self.metric, self.element, vector, unit, codes),
+        let (factors, coded) = match (&self.few, &self.centre) {
+            (Some(few), Some(centre)) if centre.moves_few_bits() => {
+                centre.subtract_from(vector, unit, &mut self.difference);
+                (few.encode(&self.difference, 1.0, codes), vector)
+            }
+            (Some(few), _) => (few.encode(vector, unit, codes), vector),
+            (None, Some(centre)) => {
+                let factors = centre.encode(vector, unit, &mut self.difference, codes);
+                (factors, &*self.difference)
+            }
+            (None, None) => (code::encode_for(self.metric, self.element, vector, unit, codes), vector),
         };
         let parts = [factors.scale.to_bits(), factors.sum.cast_unsigned(), factors.squares.to_bits()];
         self.factors.get_mut(node).iter_mut().zip(parts).for_each(|(place, part)| *place = part);
-        self.vectors.set(node, vector, unit, codes);
+        self.vectors.set(node, vector, unit, (coded, codes));
     }
 
     /// Makes a node one of this level, without links above level 0, unless it is of this level.
@@ -368,7 +414,7 @@ impl MemoryGraph {
         if self.few.is_some() {
             return &[];
         }
-        self.vectors.read(node, self.scored(node), &self.kernels, place).0
+        self.vectors.read(node, (self.scored(node), self.centre.as_deref()), &self.kernels, place).0
     }
 
     /// What makes the vector of a node of length 1 where only its direction counts, otherwise 1.
@@ -376,23 +422,24 @@ impl MemoryGraph {
         self.vectors.get(node).1
     }
 
-    /// The codes of a node's vector, of 8 bits each or of bits; those of few bits compare with one another only.
+    /// The codes of a node's vector, of 8 bits each, about the [centre](MemoryGraph::centre) if there is one, or of bits; those of few bits
+    /// compare with one another only.
     pub fn coded(&self, node: u32) -> Coded<'_> {
         let coded = self.scored(node);
-        let factors = match self.metric {
+        let factors = match self.scores_of {
             Metric::L2 | Metric::Hamming | Metric::Jaccard => coded.factors,
             _ => coded.with_squares(),
         };
         Coded { factors, ..coded }
     }
 
-    /// The same, without the squared length if the metric does not need it.
+    /// The same, without the squared length if the scores do not need it.
     #[inline]
     fn scored(&self, node: u32) -> Coded<'_> {
         Coded { factors: self.factors(node), codes: self.codes.get(node) }
     }
 
-    /// The factors of a node's codes, without the squared length if the metric does not need it.
+    /// The factors of a node's codes, without the squared length if the scores do not need it.
     #[inline]
     fn factors(&self, node: u32) -> Factors {
         factors_of(self.factors.get(node))
@@ -405,6 +452,11 @@ impl MemoryGraph {
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ mixed >> 31
     }
+}
+
+/// Records of factors for such scores.
+fn factors_for(scores_of: Metric) -> Records<u32> {
+    Records::new(if scores_of == Metric::L2 { 3 } else { 2 })
 }
 
 /// What a record of factors says.

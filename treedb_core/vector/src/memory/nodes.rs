@@ -137,7 +137,7 @@ impl Nodes for MemoryGraph {
     fn score(&self, query: &Query<'_>, node: u32) -> Result<f32, Infallible> {
         Ok(match (&self.few, query.target) {
             _ if self.exact => self.exact_score(query.vector, query.unit, node),
-            (None, _) => code::score(self.metric, &self.kernels, self.scored(node), query.coded),
+            (None, _) => code::score(self.scores_of, &self.kernels, self.scored(node), query.coded),
             (Some(few), Some(target)) => few.score(&self.kernels, target, self.scored(node)),
             // That of a node that is linked.
             (Some(few), None) => few.between(query.coded, self.scored(node)),
@@ -160,7 +160,7 @@ impl Nodes for MemoryGraph {
                 let (codes, mut products) = (codes.get(..block.len()).unwrap_or(&[]), [0; TOGETHER]);
                 (self.kernels.codes_of)(codes, query.coded.codes, &mut products);
                 out.extend(block.iter().zip(factors).zip(products).map(|((_, factors), products)| {
-                    code::score_of(self.metric, factors_of(factors), query.coded.factors, products)
+                    code::score_of(self.scores_of, factors_of(factors), query.coded.factors, products)
                 }));
             } else {
                 for node in block {
@@ -272,7 +272,7 @@ impl NodesMut for MemoryGraph {
                 self.exact_score(vector, unit, b)
             }
             Some(few) => few.between(self.scored(a), self.scored(b)),
-            None => code::score(self.metric, &self.kernels, self.scored(a), self.scored(b)),
+            None => code::score(self.scores_of, &self.kernels, self.scored(a), self.scored(b)),
         })
     }
 

@@ -25,6 +25,7 @@ pub struct Query<'q> {
 #[derive(Debug, Default)]
 pub(super) struct QueryCodes {
     codes: Vec<u8>,
+    difference: Vec<f32>,
     target: Target,
 }
 
@@ -124,6 +125,8 @@ impl MemoryGraph {
     /// The distance that a score of codes stands for.
     fn distance_of(&self, score: f32) -> f32 {
         match self.metric {
+            // Half the squared distance of vectors of length 1.
+            Metric::Cosine if self.centre.is_some() => score.max(0.0) / 2.0,
             Metric::Cosine => 1.0 + score,
             Metric::L2 => score.max(0.0).sqrt(),
             _ => score,
@@ -137,20 +140,30 @@ impl MemoryGraph {
         codes: &'q mut QueryCodes,
     ) -> Result<Query<'q>, Unfit> {
         let unit = self.metric.check_query(vector, self.dimensions)?;
-        let QueryCodes { codes, target } = codes;
+        let QueryCodes { codes, difference, target } = codes;
         if let Some(few) = &self.few {
-            few.aim(&self.kernels, vector, unit, target);
+            match self.centre.as_ref().filter(|centre| centre.moves_few_bits()) {
+                Some(centre) => {
+                    centre.subtract_from(vector, unit, difference);
+                    few.aim(&self.kernels, difference, 1.0, target);
+                }
+                None => few.aim(&self.kernels, vector, unit, target),
+            }
             let coded = Coded { factors: code::Factors::default(), codes: &[] };
             return Ok(Query { vector: Elements::Floats(vector), unit, coded, target: Some(target) });
         }
         codes.resize(code::code_bytes(self.metric, self.dimensions), 0);
-        let factors = code::encode_for(self.metric, self.element, vector, unit, codes);
+        let factors = match &self.centre {
+            Some(centre) => centre.encode(vector, unit, difference, codes),
+            None => code::encode_for(self.metric, self.element, vector, unit, codes),
+        };
         Ok(Query { vector: Elements::Floats(vector), unit, coded: Coded { factors, codes }, target: None })
     }
 
     /// The metric's distance of a node; `unit` makes the vector of length 1.
     fn distance(&self, vector: &[f32], unit: f32, node: u32, unpacked: &mut Vec<f32>) -> f32 {
-        let (other, other_unit) = self.vectors.read(node, self.scored(node), &self.kernels, unpacked);
+        let (other, other_unit) =
+            self.vectors.read(node, (self.scored(node), self.centre.as_deref()), &self.kernels, unpacked);
         match self.metric {
             Metric::Cosine => {
                 let unit = unit * other_unit;

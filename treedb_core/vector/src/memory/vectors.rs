@@ -4,6 +4,7 @@
 //! greatest element is 127 * 2^16, so they are as exact as the greatest element is as a float.
 
 use super::records::Records;
+use crate::centre::Centre;
 use crate::code::Coded;
 use crate::element::Element;
 use crate::kernel::{self, Kernels};
@@ -67,8 +68,8 @@ impl Vectors {
         }
     }
 
-    /// Stores a vector, whose codes are `codes`.
-    pub(super) fn set(&mut self, node: u32, vector: &[f32], unit: f32, codes: &[u8]) {
+    /// Stores a vector, with what its codes are of, if it is not the vector itself, and the codes.
+    pub(super) fn set(&mut self, node: u32, vector: &[f32], unit: f32, (coded, codes): (&[f32], &[u8])) {
         match self {
             Vectors::Floats(records) | Vectors::Coded(records) => {
                 if let Some((place, elements)) = records.get_mut(node).split_last_mut() {
@@ -83,9 +84,9 @@ impl Vectors {
                 records.get_mut(node).iter_mut().zip(all).for_each(|(to, from)| *to = from);
             }
             Vectors::Packed(records) => {
-                let greatest = vector.iter().fold(0.0_f32, |greatest, element| greatest.max(element.abs()));
+                let greatest = coded.iter().fold(0.0_f32, |greatest, element| greatest.max(element.abs()));
                 let places = records.get_mut(node).as_chunks_mut::<2>().0;
-                for ((place, element), code) in places.iter_mut().zip(vector).zip(codes) {
+                for ((place, element), code) in places.iter_mut().zip(coded).zip(codes) {
                     let number = (f64::from(element / greatest) * 127.0 * 65536.0).round() as i32;
                     let rest = number - ((i32::from(*code) - 128) << 16);
                     *place = ((rest + ZERO).clamp(0, 0xffff) as u16).to_le_bytes();
@@ -127,7 +128,7 @@ impl Vectors {
     pub(super) fn read<'p>(
         &'p self,
         node: u32,
-        coded: Coded<'_>,
+        (coded, centre): (Coded<'_>, Option<&Centre>),
         kernels: &Kernels,
         place: &'p mut Vec<f32>,
     ) -> (&'p [f32], f32) {
@@ -135,6 +136,7 @@ impl Vectors {
             Vectors::Packed(records) => {
                 place.resize(coded.codes.len(), 0.0);
                 (kernels.unpack)(coded.codes, records.get(node), coded.factors.scale / 65536.0, place);
+                centre.into_iter().for_each(|centre| centre.add_to(place));
                 (place, 1.0)
             }
             Vectors::Coded(_) => {

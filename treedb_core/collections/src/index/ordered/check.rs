@@ -36,7 +36,8 @@ pub(super) fn row(
     required: &mut Required,
 ) -> Result<(), Mismatch> {
     let keys = def.keys(document)?;
-    let flags = IndexFlags { multikey: keys.multikey, shortened: keys.keys.iter().any(|key| is_long(key)) };
+    let shortened = keys.keys.iter().any(|key| is_long(key));
+    let flags = IndexFlags { multikey: keys.multikey, shortened, ..IndexFlags::default() };
     if index.flags.added_by(flags).is_some() && index.building.is_none() {
         let has = index.flags;
         return Err(Mismatch::Found(format!("has {has:?}, but row {row:?} requires {flags:?}")));

@@ -100,7 +100,7 @@ impl IndexKind for IndexDef {
             txn.put(table, &key, &value)?;
         }
         let shortened = change.add.iter().any(|key| is_long(key));
-        Ok(IndexFlags { multikey: change.multikey, shortened })
+        Ok(IndexFlags { multikey: change.multikey, shortened, ..IndexFlags::default() })
     }
 
     #[inline]

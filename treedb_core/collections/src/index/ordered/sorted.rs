@@ -68,7 +68,7 @@ impl Entries {
         }
         let keys = def.keys(document).map_err(drop)?;
         let type_bits = type_bits(def, &keys, document);
-        let mut flags = IndexFlags { multikey: keys.multikey, shortened: false };
+        let mut flags = IndexFlags { multikey: keys.multikey, ..IndexFlags::default() };
         for key in &keys.keys {
             flags.shortened |= is_long(key);
             let key = stored(key);

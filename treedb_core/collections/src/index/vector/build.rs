@@ -10,11 +10,13 @@ use treedb_query::access::{Direction, Flow, RowId, Source};
 use treedb_query::error::Result;
 use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{Reads, Table, WriteTxn};
+use treedb_vector::centre::Centre;
 
 use super::bulk;
 use super::graph::{insert_nodes, remove_node};
 use super::record::{
-    encode_vector, first_node, links_row, node_of, node_of_vector_row, position_of, row_of, vector_row,
+    CENTRE, centre_in, encode_centre, encode_vector, first_node, links_row, may_have_centre, node_of,
+    node_of_vector_row, position_of, row_of, vector_row,
 };
 use crate::catalog::meta::{IndexFlags, new_index_table};
 use crate::index::{BuildSlice, Prepared, Progress};
@@ -25,6 +27,8 @@ pub(super) const STEP_ROWS: usize = 128;
 /// Small in tests, so that a simulated power loss can happen between any two steps.
 #[cfg(test)]
 pub(super) const STEP_ROWS: usize = 7;
+/// By the vectors of so many documents, about, it is decided whether codes are about a centre, and which one.
+pub(super) const SAMPLED: usize = 512;
 /// Rows read in one transaction.
 const STEP_READ: usize = 16 * STEP_ROWS;
 
@@ -55,6 +59,7 @@ pub(super) fn build(
         let (mut nodes, mut missing, mut outdated) = (BTreeSet::new(), Vec::new(), Vec::new());
         let (mut read, mut agreeing, mut next) = (0, 0, None);
         let view = edit.view();
+        let centre = centre_in(def, view.reads, &table)?;
         view.scan_rows(Direction::Forward, from.checked_sub(1).map(RowId), &mut |id, row| {
             if read == STEP_READ || missing.len() >= STEP_ROWS {
                 next = Some(id.0);
@@ -66,7 +71,7 @@ pub(super) fn build(
             for (position, vector) in vectors.iter() {
                 let node = node_of(def, id.0, position)?;
                 nodes.insert(node);
-                let (record, mut agrees) = (encode_vector(def, vector), false);
+                let (record, mut agrees) = (encode_vector(def, centre.as_deref(), vector), false);
                 let there = view
                     .reads
                     .visit_row(&table, vector_row(node), &mut |found| agrees = *found == *record)?;
@@ -145,17 +150,41 @@ pub(super) fn add_nodes(
 
 /// The vectors of documents that are to be inserted.
 pub(super) struct PreparedVectors {
-    pub(super) def: VectorDef,
+    def: VectorDef,
     /// In the order of the documents.
-    pub(super) vectors: Vec<Vectors>,
+    vectors: Vec<Vectors>,
+    /// What the codes of the table are to be about from now on: these vectors are its first ones, and much alike.
+    new_centre: Option<Centre>,
+}
+
+impl PreparedVectors {
+    /// Those of a table as it is.
+    pub(super) fn new(
+        def: &VectorDef,
+        txn: &WriteTxn,
+        table: &Table,
+        vectors: Vec<Vectors>,
+    ) -> Result<PreparedVectors> {
+        let mut new_centre = None;
+        if may_have_centre(def) && txn.len(table)? == 0 {
+            let step = (vectors.len() / SAMPLED).max(1);
+            let some = vectors.iter().step_by(step);
+            let sample: Vec<&[f32]> = some.flat_map(|some| some.iter().map(|(_, vector)| vector)).collect();
+            new_centre = Centre::of_alike(def.metric, def.elements, &sample);
+        }
+        Ok(PreparedVectors { def: def.clone(), vectors, new_centre })
+    }
 }
 
 impl Prepared for PreparedVectors {
     fn flags(&self) -> IndexFlags {
-        IndexFlags::default()
+        IndexFlags { centred: self.new_centre.is_some(), ..IndexFlags::default() }
     }
 
     fn write(&self, txn: &mut WriteTxn, table: &Table, rows: &[RowId]) -> Result<()> {
+        if let Some(centre) = &self.new_centre {
+            txn.put_row(table, CENTRE, &encode_centre(centre))?;
+        }
         let mut nodes = Vec::with_capacity(rows.len());
         for (row, vectors) in rows.iter().zip(&self.vectors) {
             add_nodes(&self.def, *row, vectors, &mut nodes)?;

@@ -5,24 +5,33 @@
 //! has. In the end the new table takes its place. It is as old as the snapshot, so the steps of [`super::build`] go through all rows
 //! after that. After a crash in between the build begins again.
 
+use std::sync::Arc;
+
 use treedb_query::access::{Direction, Flow, RowId, Source};
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, Table, TableKind, WriteTxn};
+use treedb_vector::centre::Centre;
 use treedb_vector::code::Coded;
 use treedb_vector::graph::{Link, Nodes, NodesMut};
 use treedb_vector::memory::{Builder, MemoryGraph, Undisturbed};
 
-use super::build::{STEP_ROWS, add_nodes};
+use super::build::{SAMPLED, STEP_ROWS, add_nodes};
 use super::graph::empty_graph;
 use super::image::Reserved;
-use super::record::{HEAD, Head, damaged, encode_coded, encode_links, encode_vector, links_row, vector_row};
+use super::record::{
+    CENTRE, HEAD, Head, damaged, encode_centre, encode_coded, encode_links, encode_vector, links_row,
+    may_have_centre, vector_row,
+};
 use crate::catalog::meta::{IndexFlags, Meta, index_table, new_index_table};
 use crate::index::{BuildSlice, Progress};
 use crate::read::view::View;
 
 /// Rows that are read at a time, and nodes that one transaction stores.
 const STEP: usize = 4 * STEP_ROWS;
+
+/// Places among the rows of a collection where those are that tell the centre.
+const PLACES: u64 = 16;
 
 /// A node and its vector.
 type NodeVector = (u64, Vec<f32>);
@@ -70,15 +79,20 @@ pub(super) fn build(
         if let Some(head) = collected.head().encode() {
             edit.txn.put_row(&table, HEAD, &head)?;
         }
+        let centre = collected.graph.centre();
+        if let Some(centre) = centre {
+            edit.txn.put_row(&table, CENTRE, &encode_centre(centre))?;
+        }
         let name = index_table(edit.meta.id, id);
         edit.txn.drop_table(&name)?;
         edit.txn.rename_table(&new_index_table(edit.meta.id, id), &name)?;
         let table = edit.txn.table(&name)?.ok_or_else(|| damaged(def, "the table"))?;
-        if let Some(target) = std::sync::Arc::make_mut(&mut edit.meta).indexes.get_mut(index) {
+        if let Some(target) = Arc::make_mut(&mut edit.meta).indexes.get_mut(index) {
             target.table = table;
         }
+        let flags = IndexFlags { centred: centre.is_some(), ..IndexFlags::default() };
         // No row has number 0.
-        edit.finish_slice(index, IndexFlags::default(), Some(1))
+        edit.finish_slice(index, flags, Some(1))
     })?;
     Ok(Some(if replaced.is_some() { Progress::More } else { Progress::Dropped }))
 }
@@ -92,13 +106,13 @@ struct Slice {
     next: Option<u64>,
 }
 
-/// The vectors of the next rows from `from` on, at most [`STEP`], or fewer that have as many vectors.
-fn read(def: &VectorDef, reads: &impl Reads, meta: &Meta, from: u64) -> Result<Slice> {
+/// The vectors of the next rows from `from` on, at most `most`, or fewer that have as many vectors.
+fn read(def: &VectorDef, reads: &impl Reads, meta: &Meta, from: u64, most: usize) -> Result<Slice> {
     let (fields, mut read) = (def.fields(), 0);
     let mut slice = Slice { vectors: Vec::new(), rows: 0, next: None };
     let view = View { reads, meta };
     view.scan_rows(Direction::Forward, from.checked_sub(1).map(RowId), &mut |id, row| {
-        if read == STEP || slice.vectors.len() >= STEP {
+        if read == most || slice.vectors.len() >= most {
             slice.next = Some(id.0);
             return Ok(Flow::Break(()));
         }
@@ -111,6 +125,21 @@ fn read(def: &VectorDef, reads: &impl Reads, meta: &Meta, from: u64) -> Result<S
     Ok(slice)
 }
 
+/// The centre that the codes of an index are to be about, if it is not zero: vectors are much alike.
+fn centre_for(def: &VectorDef, reads: &impl Reads, meta: &Meta) -> Result<Option<Centre>> {
+    if !may_have_centre(def) {
+        return Ok(None);
+    }
+    let (mut sample, end) = (Vec::new(), reads.next_row(&meta.rows)?);
+    for place in 0..PLACES {
+        // Rows of collections with such an index have at most 40 bits.
+        let from = end.saturating_mul(place) / PLACES;
+        sample.extend(read(def, reads, meta, from, SAMPLED / PLACES as usize)?.vectors);
+    }
+    let sample: Vec<&[f32]> = sample.iter().map(|(_, vector)| vector.as_slice()).collect();
+    Ok(Centre::of_alike(def.metric, def.elements, &sample))
+}
+
 /// Builds the graph of the rows of the snapshot that there is memory for; `None` if a step does as well.
 fn collect<'b>(
     def: &VectorDef,
@@ -118,12 +147,16 @@ fn collect<'b>(
     on_progress: &mut dyn FnMut(u64),
 ) -> Result<Option<Collected<'b>>> {
     let images = slice.db.inner.catalog.images();
-    let mut builder = Builder::new(empty_graph(def).without_vectors(), images.build_threads(), Undisturbed);
     let mut memory = images.reserve();
     let (mut numbers, mut next) = (Vec::new(), Some(0));
     let reads = slice.reads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut graph = empty_graph(def).without_vectors();
+    if let Some(centre) = centre_for(def, &*reads, &slice.meta)? {
+        graph.set_centre(Arc::new(centre));
+    }
+    let mut builder = Builder::new(graph, images.build_threads(), Undisturbed);
     while let Some(from) = next {
-        let Slice { vectors, rows, next: after } = read(def, &*reads, &slice.meta, from)?;
+        let Slice { vectors, rows, next: after } = read(def, &*reads, &slice.meta, from, STEP)?;
         if from == 0 && after.is_none() && vectors.len() <= STEP_ROWS {
             return Ok(None);
         }
@@ -180,7 +213,7 @@ impl Collected<'_> {
             let record = match def.has_codes() {
                 _ if def.metric.is_of_bits() => encode_coded(Coded::of_bits(coded.codes)),
                 true => encode_coded(coded),
-                false => encode_vector(def, self.graph.read_vector(node, &mut vector)),
+                false => encode_vector(def, None, self.graph.read_vector(node, &mut vector)),
             };
             txn.put_row(table, links_row(*number), &encode_links(&levels))?;
             txn.put_row(table, vector_row(*number), &record)?;

@@ -9,7 +9,9 @@ use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, SharedReadTxn};
 
 use super::graph::damage;
-use super::record::{HEAD, encode_vector, node_of, node_of_vector_row, position_of, row_of, vector_row};
+use super::record::{
+    CENTRE, HEAD, centre_in, encode_vector, node_of, node_of_vector_row, position_of, row_of, vector_row,
+};
 use crate::catalog::meta::IndexMeta;
 use crate::index::{Mismatch, Required};
 use crate::read::view::View;
@@ -24,9 +26,10 @@ pub(super) fn row(
     document: &RawDocument,
     required: &mut Required,
 ) -> Result<(), Mismatch> {
+    let centre = centre_in(def, view.reads, &index.table)?;
     for (position, vector) in def.vectors(document)?.iter() {
         let node = node_of(def, row.0, position)?;
-        let (record, mut same) = (encode_vector(def, vector), false);
+        let (record, mut same) = (encode_vector(def, centre.as_deref(), vector), false);
         let there =
             view.reads.visit_row(&index.table, vector_row(node), &mut |found| same = *found == *record)?;
         match (there, same) {
@@ -53,11 +56,15 @@ pub(super) fn graph(
     required: &Required,
 ) -> Result<u64, Mismatch> {
     let mut nodes = Cow::Borrowed(&required.nodes);
+    let centre = centre_in(def, view.reads, &index.table)?;
+    if centre.is_some() && !index.flags.centred {
+        return Err(Mismatch::Found("has a centre, of which its catalog entry says nothing".to_owned()));
+    }
     let mut rows = view.reads.rows(&index.table, 0)?;
     while let Some((row, _)) = rows.lend_next()? {
         // Links and vector of a node have the same number, but for the last bit.
         let node = node_of_vector_row(row).unwrap_or(row / 2);
-        if row == HEAD || nodes.contains(&node) {
+        if row == HEAD || row == CENTRE && centre.is_some() || nodes.contains(&node) {
             continue;
         }
         if index.building.is_none() {

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::ops::{Range, RangeBounds};
+use std::sync::Arc;
 
 use foldhash::quality::FixedState;
 use treedb_query::access::{RowId, Source};
@@ -15,12 +16,14 @@ use treedb_query::doc::Fields;
 use treedb_query::error::Result;
 use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{Reads, Table};
+use treedb_vector::centre::Centre;
 use treedb_vector::graph::{Link, Nodes, NodesMut};
 
 use super::graph::{NodeSet, StoredGraph};
 use super::image::Contents;
 use super::record::{
-    HEAD, damaged, for_each_link, level_of, node_of, node_of_vector_row, position_of, row_of, vector_in,
+    CENTRE, HEAD, centre_in, damaged, for_each_link, level_of, node_of, node_of_vector_row, nodes_in,
+    position_of, row_of, vector_in,
 };
 use super::row_nodes::RowNodes;
 use crate::read::view::View;
@@ -119,16 +122,19 @@ impl Follower {
         (now, room): (u64, u64),
     ) -> Result<Progress> {
         self.newest = now;
-        let nodes = view.reads.len(table)? / 2;
+        let nodes = nodes_in(view.reads.len(table)?);
         if nodes > u64::from(u32::MAX) || Follower::bytes_of(contents, nodes as usize) > room {
             return Ok(Progress::TooLarge);
         }
+        let centre = centre_in(def, view.reads, table)?;
+        follow_centre(contents, def, centre.as_ref())?;
         let (loaded, new_documents, known) = (HashSet::default(), None, Known::default());
         let rows_end = view.reads.next_row(&view.meta.rows)?;
         let mut reading = Reading {
             follower: self,
             contents,
             def,
+            centre,
             fields: def.fields(),
             view,
             table,
@@ -227,6 +233,8 @@ struct Reading<'r, R> {
     follower: &'r mut Follower,
     contents: &'r mut Contents,
     def: &'r VectorDef,
+    /// What the codes of the table are about.
+    centre: Option<Arc<Centre>>,
     /// Where documents have their vectors.
     fields: Fields,
     view: &'r View<'r, R>,
@@ -317,7 +325,7 @@ impl<R: Reads> Reading<'_, R> {
     fn row(&mut self, row: u64, record: &[u8]) -> Result<()> {
         match node_of_vector_row(row) {
             Some(number) => self.vector(number, record),
-            None if row == HEAD => Ok(()),
+            None if row == HEAD || row == CENTRE && self.centre.is_some() => Ok(()),
             None => self.links(row / 2, record),
         }
     }
@@ -329,7 +337,7 @@ impl<R: Reads> Reading<'_, R> {
         if !self.follower.all_changed && self.contents.has_vector(node) && !self.may_be_new(row)? {
             return Ok(());
         }
-        if let Some(vector) = vector_in(self.def, record) {
+        if let Some(vector) = vector_in(self.def, self.centre.as_deref(), record) {
             return self.set_vector(number, &vector);
         }
         if self.loaded.contains(&row) {
@@ -428,13 +436,26 @@ impl<R: Reads> Reading<'_, R> {
         let known =
             |number: u64| follower.nodes.get(&number).copied().filter(|node| contents.has_vector(*node));
         let whole = [follower.nodes.len(), follower.vectors].iter().all(|count| *count as u64 == nodes);
-        let entry = match StoredGraph::new(self.def, self.view.reads, self.table).head()?.entry {
+        let entry = match StoredGraph::new(self.def, self.view.reads, self.table)?.head()?.entry {
             Some((number, level)) => known(number).map(|node| Some((node, level))),
             None => Some(None),
         };
         let Some(entry) = entry.filter(|_| whole) else { return Err(damaged(self.def, "the graph")) };
         let Ok(()) = contents.graph.set_entry(entry);
         Ok(())
+    }
+}
+
+/// Makes the codes of an image be about the centre of its table, which never changes.
+fn follow_centre(contents: &mut Contents, def: &VectorDef, centre: Option<&Arc<Centre>>) -> Result<()> {
+    if contents.numbers.count() == 0
+        && let Some(centre) = centre
+    {
+        contents.graph.set_centre(Arc::clone(centre));
+    }
+    match contents.graph.centre() == centre {
+        true => Ok(()),
+        false => Err(damaged(def, "the centre")),
     }
 }
 

@@ -6,16 +6,18 @@
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 
 use treedb_query::error::{QueryError, Result};
 use treedb_query::index::vector::{Metric, Quantization, VectorDef};
 use treedb_storage::{Reads, Table, WriteTxn};
+use treedb_vector::centre::Centre;
 use treedb_vector::graph::{self, Limits, Link, Nodes, NodesMut, Scratch, Visited};
 use treedb_vector::memory::MemoryGraph;
 
 use super::record::{
-    Comparison, HEAD, Head, damaged, encode_links, encode_vector, for_each_link, level_of, links_row,
-    vector_row,
+    Comparison, HEAD, Head, centre_in, damaged, encode_links, encode_vector, for_each_link, level_of,
+    links_row, vector_row,
 };
 
 /// Nodes whose links are in memory before those that have changed are stored. The nodes that one insertion meets are added.
@@ -91,12 +93,16 @@ pub(super) struct StoredGraph<'g, R> {
     pub(super) def: &'g VectorDef,
     pub(super) reads: &'g R,
     pub(super) table: &'g Table,
+    /// What its codes are about, if it is not zero.
+    pub(super) centre: Option<Arc<Centre>>,
     pub(super) comparison: Comparison,
 }
 
 impl<'g, R: Reads> StoredGraph<'g, R> {
-    pub(super) fn new(def: &'g VectorDef, reads: &'g R, table: &'g Table) -> Self {
-        StoredGraph { def, reads, table, comparison: Comparison::of(def) }
+    pub(super) fn new(def: &'g VectorDef, reads: &'g R, table: &'g Table) -> Result<Self> {
+        let centre = centre_in(def, reads, table)?;
+        let comparison = Comparison::of(def, centre.as_deref());
+        Ok(StoredGraph { def, reads, table, centre, comparison })
     }
 
     pub(super) fn head(&self) -> Result<Head> {
@@ -202,9 +208,10 @@ pub(super) fn insert_nodes(
     nodes: &[(u64, Vec<f32>)],
 ) -> Result<usize> {
     let mut new = Vec::with_capacity(nodes.len());
+    let centre = centre_in(def, txn, table)?;
     for (node, vector) in nodes {
         if !has_node(txn, table, *node)? {
-            let record = encode_vector(def, vector);
+            let record = encode_vector(def, centre.as_deref(), vector);
             txn.put_row(table, vector_row(*node), &record)?;
             new.push((*node, record));
         }
@@ -260,7 +267,7 @@ pub(super) fn remove_node(def: &VectorDef, txn: &mut WriteTxn, table: &Table, no
 
 impl<'g, R: Reads> GraphEdit<'g, R> {
     fn begin(def: &'g VectorDef, reads: &'g R, table: &'g Table) -> Result<Self> {
-        let stored = StoredGraph::new(def, reads, table);
+        let stored = StoredGraph::new(def, reads, table)?;
         let head = stored.head()?;
         let (links, scratch) = (RefCell::default(), Scratch::default());
         Ok(GraphEdit { stored, limits: limits(def), head, links, scratch, only_reads: false })

@@ -26,6 +26,7 @@ use treedb_vector::memory::{MemoryGraph, Records};
 
 use super::follow::{Follower, Progress, STEP_ELEMENTS};
 use super::graph::empty_image;
+use super::record::nodes_in;
 use super::row_nodes::RowNodes;
 use super::saved::{Loading, SavedImages};
 use super::workspace::Workspace;
@@ -588,7 +589,7 @@ impl Images {
         // A build leaves what images took when it began. One that grows meanwhile is not given up for it: searches would become slow.
         let builds = if state.is_built { 0 } else { self.reserved.load(Ordering::Relaxed) };
         let mut room = limit.saturating_sub(others).saturating_sub(builds);
-        let nodes = view.reads.len(table)? / 2;
+        let nodes = nodes_in(view.reads.len(table)?);
         let needed = state.bytes_of(nodes.min(u64::from(u32::MAX)) as usize, || Contents::new(def));
         let needed = state.outgrown.map_or(needed, |before| needed.max(before.room_to_fit()));
         if needed > room && needed <= limit {

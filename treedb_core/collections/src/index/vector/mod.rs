@@ -128,14 +128,14 @@ impl IndexKind for VectorDef {
 
     fn prepare(
         &self,
-        _: &WriteTxn,
-        _: &Table,
+        txn: &WriteTxn,
+        table: &Table,
         documents: &[&RawDocument],
     ) -> Result<Option<Box<dyn Prepared>>> {
         // A document with too many vectors is refused.
         let vectors: Result<Vec<Vectors>> = documents.iter().map(|document| self.vectors(document)).collect();
-        let prepared = vectors.ok().map(|vectors| build::PreparedVectors { def: self.clone(), vectors });
-        Ok(prepared.map(|prepared| Box::new(prepared) as Box<dyn Prepared>))
+        let Ok(vectors) = vectors else { return Ok(None) };
+        Ok(Some(Box::new(build::PreparedVectors::new(self, txn, table, vectors)?)))
     }
 
     fn build(&self, slice: &BuildSlice<'_>, on_progress: &mut dyn FnMut(u64)) -> Result<Progress> {

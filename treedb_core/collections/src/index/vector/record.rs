@@ -2,19 +2,26 @@
 //!
 //! | row | contents |
 //! |---|---|
+//! | 0 | the centre that codes of 8 bits are about ([`treedb_vector::centre`]): its elements, 4 bytes each. Missing if that is zero |
 //! | 1 | the head: level of the entry point, 1 byte; its node, 8 bytes; the root, 8 bytes. Missing if there are no nodes |
 //! | `2n` | the links of node `n`: its level, 1 byte; then for every level from 0 on the number of links, 1 byte, and the links: node, 8 bytes, score, 4 bytes |
-//! | `2n + 1` | the vector of node `n`; `scalar`, `binary`, `bits2` and `bits4`, which differ only in memory: scale, squared length and sum of the codes, 4 bytes each, and the codes, 1 byte for each element ([`treedb_vector::code`]); `none`: what makes its length 1 under cosine, otherwise 1, and the elements, 4 bytes each, or 2 if they are `float16` or `bfloat16`; of `int8` elements: as `scalar`, with 1, or what makes the length 1 under cosine, for the scale, so that the codes are the elements; of bits: as `scalar`, with 8 bits in a byte, the first in its highest place, and 0s at the end |
+//! | `2n + 1` | the vector of node `n`; `scalar`, `binary`, `bits2` and `bits4`, which differ only in memory: scale, squared length and sum of the codes, 4 bytes each, and the codes, 1 byte for each element ([`treedb_vector::code`]), of the difference from the centre; `none`: what makes its length 1 under cosine, otherwise 1, and the elements, 4 bytes each, or 2 if they are `float16` or `bfloat16`; of `int8` elements: as `scalar`, with 1, or what makes the length 1 under cosine, for the scale, so that the codes are the elements; of bits: as `scalar`, with 8 bits in a byte, the first in its highest place, and 0s at the end |
 //!
 //! A node is a vector of a row of the collection: its number has the number of the row in its lowest 40 bits, and the
 //! position of the vector in the row's document above them, which is 0 if that is its only one. Numbers are little-endian.
 
+use std::sync::Arc;
+
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::vector::{Element, VectorDef};
+use treedb_storage::{Reads, Table};
+use treedb_vector::centre::Centre;
 use treedb_vector::code::{self, Coded, Factors};
 use treedb_vector::graph::Link;
 use treedb_vector::kernel::Kernels;
 use treedb_vector::metric::Metric;
+
+use super::floats_of;
 
 /// Bits of a node's number that are its row's.
 const ROW_BITS: u32 = 40;
@@ -44,6 +51,9 @@ pub(super) fn position_of(node: u64) -> u64 {
     node >> ROW_BITS
 }
 
+/// The row of the centre.
+pub(super) const CENTRE: u64 = 0;
+
 /// The row of the head.
 pub(super) const HEAD: u64 = 1;
 
@@ -60,6 +70,11 @@ pub(super) fn vector_row(node: u64) -> u64 {
 /// The node whose vector is in this row; `None` if it is another kind of row.
 pub(super) fn node_of_vector_row(row: u64) -> Option<u64> {
     (row % 2 == 1 && row != HEAD).then_some(row / 2)
+}
+
+/// The number of nodes in a table of so many rows: two for each, the head if there is any, and the centre, if there is one.
+pub(super) fn nodes_in(rows: u64) -> u64 {
+    rows.saturating_sub(1) / 2
 }
 
 /// The error of a damaged record.
@@ -137,22 +152,55 @@ pub(super) fn for_each_link(record: &[u8], level: u8, each: &mut dyn FnMut(Link<
     Some(())
 }
 
-/// The record of a vector that is in the index.
-pub(super) fn encode_vector(def: &VectorDef, vector: &[f32]) -> Vec<u8> {
+/// Whether the codes of an index may be about a centre.
+pub(super) fn may_have_centre(def: &VectorDef) -> bool {
+    def.has_codes() && Centre::is_for(def.metric, def.elements)
+}
+
+/// The record of a centre.
+pub(super) fn encode_centre(centre: &Centre) -> Vec<u8> {
+    centre.elements().iter().flat_map(|element| element.to_le_bytes()).collect()
+}
+
+/// The centre that the codes in a table are about, if it is not zero.
+pub(super) fn centre_in(def: &VectorDef, reads: &impl Reads, table: &Table) -> Result<Option<Arc<Centre>>> {
+    if !may_have_centre(def) {
+        return Ok(None);
+    }
+    let mut elements = Vec::new();
+    if !reads.visit_row(table, CENTRE, &mut |record| elements = floats_of(record))? {
+        return Ok(None);
+    }
+    let centre = Some(elements).filter(|elements| elements.len() == def.dimensions);
+    let centre = centre.and_then(|elements| Centre::new(def.metric, def.elements, elements));
+    centre.map(|centre| Some(Arc::new(centre))).ok_or_else(|| damaged(def, "the centre"))
+}
+
+/// The record of a vector that is in the index, whose codes are about this centre.
+pub(super) fn encode_vector(def: &VectorDef, centre: Option<&Centre>, vector: &[f32]) -> Vec<u8> {
     let mut record = Vec::new();
-    encode_vector_over(def, vector, &mut record);
+    encode_vector_over(def, centre, vector, &mut record);
     record
 }
 
 /// Writes the record of a vector that is in the index over `out`.
-pub(super) fn encode_vector_over(def: &VectorDef, vector: &[f32], out: &mut Vec<u8>) {
+pub(super) fn encode_vector_over(
+    def: &VectorDef,
+    centre: Option<&Centre>,
+    vector: &[f32],
+    out: &mut Vec<u8>,
+) {
     // The definition has let it in, so it fits.
     let unit = def.metric.check(vector, def.dimensions).unwrap_or(1.0);
     out.clear();
     if def.has_codes() {
         out.resize(Factors::BYTES + code::code_bytes(def.metric, vector.len()), 0);
         let Some((factors, codes)) = out.split_first_chunk_mut() else { return };
-        *factors = code::encode_for(def.metric, def.elements, vector, unit, codes).to_bytes();
+        let own = match centre {
+            Some(centre) => centre.encode(vector, unit, &mut Vec::new(), codes),
+            None => code::encode_for(def.metric, def.elements, vector, unit, codes),
+        };
+        *factors = own.to_bytes();
         return;
     }
     out.reserve(4 + 4 * vector.len());
@@ -174,21 +222,25 @@ pub(super) fn encode_coded(coded: Coded<'_>) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct Comparison {
     metric: Metric,
+    /// What scores of codes are in the order of.
+    scores_of: Metric,
     elements: Element,
     has_codes: bool,
     kernels: Kernels,
 }
 
 impl Comparison {
-    pub(super) fn of(def: &VectorDef) -> Self {
+    /// Of an index whose codes are about this centre.
+    pub(super) fn of(def: &VectorDef, centre: Option<&Centre>) -> Self {
         let (metric, elements, has_codes) = (def.metric, def.elements, def.has_codes());
-        Comparison { metric, elements, has_codes, kernels: Kernels::best() }
+        let scores_of = centre.map_or(metric, |_| Centre::SCORES);
+        Comparison { metric, scores_of, elements, has_codes, kernels: Kernels::best() }
     }
 
     /// A number that is the less, the nearer two vectors are, from their records.
     pub(super) fn score(&self, a: &[u8], b: &[u8]) -> f32 {
         if self.has_codes {
-            return code::score(self.metric, &self.kernels, coded(a), coded(b));
+            return code::score(self.scores_of, &self.kernels, coded(a), coded(b));
         }
         let ((unit_a, a), (unit_b, b)) = (floats(self.elements, a), floats(self.elements, b));
         self.metric.score(&self.kernels, &a, &b, unit_a * unit_b)
@@ -212,8 +264,8 @@ pub(super) fn floats(elements: Element, record: &[u8]) -> (f32, Vec<f32>) {
 }
 
 /// The vector in a record, if it says what that is as exactly as an image needs it: always but where there are codes of 8 bits, and the
-/// image has the vectors. Of codes of 8 bits it makes those of fewer.
-pub(super) fn vector_in(def: &VectorDef, record: &[u8]) -> Option<Vec<f32>> {
+/// image has the vectors. Of codes of 8 bits, which are about this centre, it makes those of fewer.
+pub(super) fn vector_in(def: &VectorDef, centre: Option<&Centre>, record: &[u8]) -> Option<Vec<f32>> {
     let codes = coded(record).codes;
     if def.metric.is_of_bits() {
         let bits = codes.iter().flat_map(|byte| (0..8).map(move |at| byte << at & 0x80 != 0));
@@ -223,8 +275,11 @@ pub(super) fn vector_in(def: &VectorDef, record: &[u8]) -> Option<Vec<f32>> {
         return Some(codes.iter().map(|code| f32::from(*code) - 128.0).collect());
     }
     if def.quantization.few_bits().is_some() {
+        let mut vector: Vec<f32> = coded(record).elements().collect();
+        centre.into_iter().for_each(|centre| centre.add_to(&mut vector));
         // The greatest float may be rounded to one that is too large.
-        return Some(coded(record).elements().map(|element| element.clamp(f32::MIN, f32::MAX)).collect());
+        vector.iter_mut().for_each(|element| *element = element.clamp(f32::MIN, f32::MAX));
+        return Some(vector);
     }
     (!def.has_codes()).then(|| floats(def.elements, record).1)
 }
@@ -248,10 +303,11 @@ mod tests {
         ] {
             let def = VectorDef { elements, quantization, ..VectorDef::new("v", 3, metric) };
             let whole = if vector.is_empty() { vec![1.0, 2.0, 3.0] } else { vector.clone() };
-            let record = encode_vector(&def, &whole);
-            assert_eq!(vector_in(&def, &record), Some(vector).filter(|vector| !vector.is_empty()), "{def:?}");
+            let record = encode_vector(&def, None, &whole);
+            let found = vector_in(&def, None, &record);
+            assert_eq!(found, Some(vector).filter(|vector| !vector.is_empty()), "{def:?}");
             for len in 0..record.len() {
-                let _ = vector_in(&def, &record[..len]);
+                let _ = vector_in(&def, None, &record[..len]);
             }
         }
     }

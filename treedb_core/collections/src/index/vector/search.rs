@@ -27,7 +27,9 @@ use super::among::search_among;
 use super::follow::document_vectors;
 use super::graph::{Met, NodeSet, StoredGraph};
 use super::image::Image;
-use super::record::{coded, damaged, encode_vector, encode_vector_over, node_of_vector_row, row_of};
+use super::record::{
+    coded, damaged, encode_vector, encode_vector_over, node_of_vector_row, nodes_in, row_of,
+};
 use super::workspace::{Workspace, with_workspace};
 use super::{floats_of, parts_of};
 use crate::index::Uncommitted;
@@ -457,8 +459,7 @@ pub(super) fn nearest_with(
     done: &mut Comparisons,
     visit: &mut VisitNearest<'_>,
 ) -> Result<()> {
-    // Two rows for each node, and the head.
-    let nodes = usize::try_from(view.reads.len(table)? / 2).unwrap_or(usize::MAX);
+    let nodes = usize::try_from(nodes_in(view.reads.len(table)?)).unwrap_or(usize::MAX);
     let documents = Documents::new(def, view, vector);
     if let Some(image) = view.meta.images.image(def, view, table, workspace)? {
         let Workspace { searcher, batch, vector: place, record, .. } = workspace;
@@ -470,12 +471,9 @@ pub(super) fn nearest_with(
         let mut graph = Imaged { documents, image: &image, bits, searcher, place };
         return batch.walk(&mut graph, nodes, wanted, done, visit);
     }
-    let mut graph = Stored {
-        documents,
-        graph: StoredGraph::new(def, view.reads, table),
-        query: encode_vector(def, vector),
-        scratch: Scratch::default(),
-    };
+    let graph = StoredGraph::new(def, view.reads, table)?;
+    let query = encode_vector(def, graph.centre.as_deref(), vector);
+    let mut graph = Stored { documents, graph, query, scratch: Scratch::default() };
     workspace.batch.walk(&mut graph, nodes, wanted, done, visit)
 }
 
@@ -484,7 +482,7 @@ pub(super) fn bits_of<'r>(def: &VectorDef, vector: &[f32], record: &'r mut Vec<u
     if !def.metric.is_of_bits() {
         return None;
     }
-    encode_vector_over(def, vector, record);
+    encode_vector_over(def, None, vector, record);
     Some(record)
 }
 

@@ -1,0 +1,114 @@
+//! A centre that vectors are coded about.
+//!
+//! An element's code is a share of the greatest element of its vector ([`crate::code`]). Where vectors have far more in common than they
+//! differ, codes of whole vectors hardly tell them apart: most of each code is what all vectors have in common. Such vectors are coded as
+//! their differences from a centre, the mean of some of them; under cosine, those of the vectors of length 1.
+//!
+//! All scores are those of [`Metric::L2`] then, in the order of the metric's distance:
+//!
+//! - Two vectors are as far apart as their differences from the centre are, and of vectors of length 1 the cosine falls as the distance grows.
+//! - `<x, y> = <x-c, y-c> + <c, x-c> + <c, y-c> + <c, c>`, of which the last is the same for all. So under inner product
+//!   [`Factors::squares`] is `-2 <c, x-c>` instead of the squared length.
+//!
+//! Codes of few bits ([`crate::few_bits`]) are of the differences too, and compared with the difference of the query from the centre; but not
+//! under inner product, which codes of few bits of whole vectors tell better, because they are exact in the vector's own direction.
+//!
+//! A vector that is far from the centre has coarser codes than others, and at most about as coarse ones as if zero were the centre.
+
+use crate::code::{self, Factors};
+use crate::element::Element;
+use crate::metric::Metric;
+
+/// Vectors that it takes at least to tell whether they are alike.
+const LEAST: usize = 32;
+
+/// Vectors are alike if they have so much more in common than they differ, as the squares of lengths.
+const ALIKE: f64 = 4.0;
+
+/// What vectors are coded about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Centre {
+    metric: Metric,
+    elements: Vec<f32>,
+}
+
+impl Centre {
+    /// What scores of codes about a centre are in the order of, if it is not the metric's own distance.
+    pub const SCORES: Metric = Metric::L2;
+
+    /// Whether there are codes about a centre of such vectors.
+    pub fn is_for(metric: Metric, element: Element) -> bool {
+        matches!(metric, Metric::Cosine | Metric::L2 | Metric::InnerProduct) && element != Element::Int8
+    }
+
+    /// One with these elements, unless there is none for such vectors, or an element is infinite or NaN.
+    pub fn new(metric: Metric, element: Element, elements: Vec<f32>) -> Option<Centre> {
+        let is_one = Centre::is_for(metric, element) && elements.iter().all(|element| element.is_finite());
+        is_one.then_some(Centre { metric, elements })
+    }
+
+    /// That of some vectors of an index, which are fit for the metric and of as many dimensions; `None` if codes of whole vectors tell them
+    /// apart, or there are too few to say.
+    pub fn of_alike(metric: Metric, element: Element, vectors: &[&[f32]]) -> Option<Centre> {
+        let count = vectors.len();
+        if count < LEAST || !Centre::is_for(metric, element) {
+            return None;
+        }
+        let (mut mean, mut squares) = (Vec::new(), 0.0);
+        for vector in vectors {
+            let unit = metric.check(vector, vector.len()).ok()?;
+            mean.resize(vector.len(), 0.0_f64);
+            for (mean, element) in mean.iter_mut().zip(*vector) {
+                let element = f64::from(element * unit) / (count as f64).sqrt();
+                *mean += element / (count as f64).sqrt();
+                squares += element * element;
+            }
+        }
+        let common: f64 = mean.iter().map(|element| element * element).sum();
+        let elements = mean.iter().map(|element| *element as f32).collect();
+        let are_alike = common > ALIKE * (squares - common);
+        Centre::new(metric, element, elements).filter(|_| are_alike)
+    }
+
+    /// Its elements.
+    pub fn elements(&self) -> &[f32] {
+        &self.elements
+    }
+
+    /// Writes the codes of a vector over `codes`, which is as long, and its difference from the centre over `difference`; `unit` is what
+    /// [`Metric::check`] has returned for it. The same on every processor, as [`code::encode`] is.
+    pub fn encode(&self, vector: &[f32], unit: f32, difference: &mut Vec<f32>, codes: &mut [u8]) -> Factors {
+        self.subtract_from(vector, unit, difference);
+        let factors = code::encode(difference, 1.0, codes);
+        if self.metric != Metric::InnerProduct {
+            return factors;
+        }
+        let products = difference.iter().zip(&self.elements).map(|(a, b)| f64::from(*a) * f64::from(*b));
+        Factors { squares: (-2.0 * products.sum::<f64>()) as f32, ..factors }
+    }
+
+    /// Writes the difference of a vector from it over `difference`.
+    pub(crate) fn subtract_from(&self, vector: &[f32], unit: f32, difference: &mut Vec<f32>) {
+        difference.clear();
+        // Of the greatest floats it may be too large.
+        let finite = |element: f32| element.clamp(f32::MIN, f32::MAX);
+        difference.extend(
+            vector.iter().zip(&self.elements).map(|(element, centre)| finite(element * unit - centre)),
+        );
+    }
+
+    /// Whether codes of few bits are of the differences from it.
+    pub(crate) fn moves_few_bits(&self) -> bool {
+        self.metric != Metric::InnerProduct
+    }
+
+    /// What scores of codes of few bits are in the order of.
+    pub(crate) fn few_bits_scores(&self) -> Metric {
+        if self.moves_few_bits() { Centre::SCORES } else { self.metric }
+    }
+
+    /// Adds it to differences from it.
+    pub fn add_to(&self, difference: &mut [f32]) {
+        difference.iter_mut().zip(&self.elements).for_each(|(element, centre)| *element += centre);
+    }
+}
