@@ -108,8 +108,8 @@ type Write = (&'static str, fn(&Database, u32) -> treedb_query::error::Result<()
 const WRITES: [Write; 8] = [
     ("insert", |db, n| db.collection("shop.texts")?.insert_one(text(n)).map(drop)),
     ("update", |db, n| {
-        let set = raw(&doc! { "$set": { "text": n.to_string().repeat(300) } });
-        db.collection("shop.kept")?.update(UpdateRequest::many(rawdoc! {}, set)).map(drop)
+        let set = raw(&doc! { "$set": { "text": "y".repeat(800) } });
+        db.collection("shop.kept")?.update(UpdateRequest::one(rawdoc! { "_id": n as i32 }, set)).map(drop)
     }),
     ("delete", |db, n| {
         db.collection("shop.kept")?.delete(DeleteRequest::many(rawdoc! { "_id": n as i32 })).map(drop)
