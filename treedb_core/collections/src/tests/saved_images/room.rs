@@ -111,8 +111,10 @@ const WRITES: [Write; 8] = [
         let set = raw(&doc! { "$set": { "text": "y".repeat(800) } });
         db.collection("shop.kept")?.update(UpdateRequest::one(rawdoc! { "_id": n as i32 }, set)).map(drop)
     }),
-    ("delete", |db, n| {
-        db.collection("shop.kept")?.delete(DeleteRequest::many(rawdoc! { "_id": n as i32 })).map(drop)
+    ("insert and delete", |db, n| {
+        let kept = db.collection("shop.kept")?;
+        kept.insert_one(text(n + 1_000))?;
+        kept.delete(DeleteRequest::many(rawdoc! { "_id": n as i32 + 1_000 })).map(drop)
     }),
     ("transaction", |db, n| {
         let mut txn = db.begin()?;

@@ -228,7 +228,7 @@ fn a_real_file_system_that_is_full_gets_the_room_of_derived_data() {
         Options { background: false, growth: 16, log_segment_bytes: 256 << 10, ..Options::default() };
     let store = Store::open_with(small.0.join("store"), options).unwrap();
     let files = store.derived_files().unwrap();
-    files.write("some-7", &[7; 64], |out| out.write_all(&vec![1; 3 << 20])).unwrap();
+    files.write("some-7", &[7; 64], |out| out.write_all(&vec![1; 2 << 20])).unwrap();
     let mut n = 0;
     while !files.names().unwrap().is_empty() {
         commit(&store, n).unwrap();
