@@ -7,9 +7,7 @@ use std::sync::Arc;
 use bson::Document;
 
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::{
-    CheckReport, Durability, Error as StoreError, Options, ReadTxn, Reads, Stats, Store, WriteTxn,
-};
+use treedb_storage::{CheckReport, Durability, Options, ReadTxn, Reads, Stats, Store, WriteTxn};
 
 use crate::Collection;
 use crate::catalog::Catalog;
@@ -299,14 +297,9 @@ impl Database {
         Ok(names)
     }
 
-    /// Writes all changes to the page file, durably, and truncates the log. If there is no room for that, it removes the
-    /// [saved images](Self::save_vector_images) of vector indexes, and tries again.
+    /// Writes all changes to the page file, durably, and truncates the log.
     pub fn checkpoint(&self) -> Result<()> {
-        let Inner { catalog, store, .. } = &*self.inner;
-        match store.checkpoint() {
-            Err(StoreError::DiskFull { .. }) if catalog.images().remove_files() => Ok(store.checkpoint()?),
-            made => Ok(made?),
-        }
+        Ok(self.inner.store.checkpoint()?)
     }
 
     /// Saves the images of vector indexes ([`Self::set_vector_memory`]) in files of the directory `derived`, as they are in a checkpoint that this makes: after the next opening the
@@ -323,16 +316,7 @@ impl Database {
         }
         self.checkpoint()?;
         let metas = self.all_metas(&store.begin_read()?)?;
-        let mut result = Ok(());
-        for meta in metas {
-            let (any, saved) = catalog.images().save(store, &meta);
-            result = result.and(saved);
-            // From here on they count, also if this process is killed while it saves those of the next collection.
-            if any {
-                self.checkpoint()?;
-            }
-        }
-        result
+        metas.iter().fold(Ok(()), |result, meta| result.and(catalog.images().save(store, meta)))
     }
 
     /// Verifies the whole database: every page reachable once, order and checksums, every document valid, every index
@@ -425,7 +409,7 @@ impl Database {
     }
 
     /// [Saves images of vector indexes](Self::save_vector_images), which are not needed, so that they cannot be saved is only logged; makes a
-    /// [checkpoint](Self::checkpoint), and closes. All of this but the last is done whether there are other handles or not. These and open cursors keep the files open until they
+    /// [checkpoint](Self::checkpoint), a second one only if there is anything new since, such as the records of saved images; and closes. All of this but the last is done whether there are other handles or not. These and open cursors keep the files open until they
     /// are dropped. Dropping the last handle closes too, but saves no images.
     pub fn close(self) -> Result<()> {
         self.inner.ttl_monitor.stop_if_last(&|| Arc::strong_count(&self.inner));
@@ -433,10 +417,6 @@ impl Database {
             && let Err(error) = self.save_vector_images()
         {
             tracing::warn!(%error, "the images of vector indexes are not saved while the database is closed");
-        }
-        // It makes room for the store's own if the disk is full.
-        if let Err(error) = self.checkpoint() {
-            tracing::warn!(%error, "the checkpoint before the database is closed failed");
         }
         match Arc::try_unwrap(self.inner) {
             Ok(inner) => Ok(inner.store.close()?),
@@ -455,8 +435,7 @@ impl Database {
         durability: Option<Durability>,
         work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        let done = self.try_edit(namespace, create.then(Document::new).as_ref(), durability, work);
-        match done.inspect_err(|error| self.note_full(error))? {
+        match self.try_edit(namespace, create.then(Document::new).as_ref(), durability, work)? {
             Edited::Done(done) => Ok(done),
             Edited::Blocked(_) => Err(conflict(namespace)),
         }
@@ -483,27 +462,12 @@ impl Database {
         mut work: impl FnMut(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
         let mut turn = Turn::new(&self.inner.intents);
-        let mut made_room = false;
         loop {
-            match self.try_edit(namespace, create, durability, &mut work) {
-                Ok(Edited::Done(done)) => return Ok(done),
-                Ok(Edited::Blocked(owner)) => turn.wait(owner, namespace)?,
-                // Nothing was changed. Once: files of other statements may come meanwhile.
-                Err(error) if !made_room && self.make_room_after(&error) => made_room = true,
-                Err(error) => return Err(error),
+            match self.try_edit(namespace, create, durability, &mut work)? {
+                Edited::Done(done) => return Ok(done),
+                Edited::Blocked(owner) => turn.wait(owner, namespace)?,
             }
         }
-    }
-
-    /// If a write failed because the disk is full, removes the [saved images](Self::save_vector_images) of vector indexes; true if there were
-    /// any, so that the next one may succeed.
-    pub(crate) fn make_room_after(&self, error: &QueryError) -> bool {
-        error.code == ErrorCode::OutOfDiskSpace && self.inner.catalog.images().remove_files()
-    }
-
-    /// The same of a write that is not tried again.
-    pub(crate) fn note_full(&self, error: &QueryError) {
-        self.make_room_after(error);
     }
 
     fn try_edit<T>(

@@ -357,11 +357,16 @@ def waiting(client):
     return [each for each in client.admin.command("currentOp")["inprog"] if each.get("waitingForLock")]
 
 
+def until(look, expected):
+    """Looks until it sees what is expected, for half a minute at most; what was seen last."""
+    end = time.monotonic() + 30
+    while (seen := look()) != expected and time.monotonic() < end:
+        time.sleep(0.02)
+    return seen
+
+
 def nobody_waits(client):
-    until = time.monotonic() + 10
-    while waiting(client) and time.monotonic() < until:
-        time.sleep(0.05)
-    return not waiting(client)
+    return until(lambda: waiting(client), []) == []
 
 
 def test_requests_of_the_native_protocol_that_wait_are_listed_and_can_be_killed(server, client):
@@ -408,27 +413,30 @@ def test_a_write_whose_client_has_gone_waits_no_longer_and_is_not_executed(serve
         return {each["connectionId"] for each in client.admin.command("currentOp", **{"$all": True})["inprog"]}
 
     lock(client)
-    with server.client(retryWrites=False, socketTimeoutMS=1500, maxPoolSize=20) as impatient:
+    with server.client(retryWrites=False, socketTimeoutMS=4000, maxPoolSize=20) as impatient:
         sent = [Sent(lambda i=i: impatient.shop.c.insert_one({"_id": f"gone{i}"})) for i in range(10)]
-        time.sleep(0.7)
-        theirs = {each["connectionId"] for each in waiting(client)}
-        assert len(theirs) == 10
+        # Not all at once, if that takes long: some clients may be gone before others come.
+        theirs = set()
+
+        def seen():
+            theirs.update(each["connectionId"] for each in waiting(client))
+            return len(theirs)
+
+        assert until(seen, 10) == 10
         for each in sent:
             with pytest.raises(pymongo.errors.NetworkTimeout):
                 each.done()
-    native = treedb.connect(address(server), timeout=1.5)
+    assert nobody_waits(client)
+    native = treedb.connect(address(server), timeout=4)
     sent = Sent(lambda: native["shop.c"].insert_one({"_id": "gone"}))
-    assert sent.waits()
-    found, = [each["connectionId"] for each in waiting(client) if each["connectionId"] not in theirs]
-    theirs.add(found)
+    found, = waits(client, 1)
+    assert found["connectionId"] not in theirs
+    theirs.add(found["connectionId"])
     with pytest.raises(treedb.ConnectionLost):
         sent.done()
     native.close()
     assert nobody_waits(client)
-    until = time.monotonic() + 10
-    while connections() & theirs and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not connections() & theirs
+    assert until(lambda: connections() & theirs, set()) == set()
     unlock(client)
     time.sleep(0.5)
     assert sorted(db.c.distinct("_id")) == [1, 2]
@@ -459,11 +467,15 @@ class Frames:
 
 
 def waits(client, count):
-    """Until so many operations wait for the lock."""
-    until = time.monotonic() + 10
-    while len(waiting(client)) != count and time.monotonic() < until:
-        time.sleep(0.02)
-    assert len(waiting(client)) == count
+    """The operations that wait for the lock, once they are so many."""
+    found = []
+
+    def look():
+        found[:] = waiting(client)
+        return len(found)
+
+    assert until(look, count) == count
+    return found
 
 
 def test_a_write_that_is_killed_just_before_the_unlock_is_not_executed(server, client):
@@ -485,6 +497,10 @@ def test_a_write_that_is_killed_just_before_the_unlock_is_not_executed(server, c
 
 def test_a_write_that_has_waited_is_the_same_operation_when_it_runs(server, client):
     db = prepare(client)
+
+    def updates():
+        return [each["opid"] for each in client.admin.command("currentOp")["inprog"] if each.get("ns") == "shop.c" and each["op"] == "update"]
+
     with treedb.connect(address(server), timeout=30) as native, client.start_session() as session:
         doors = {"mongo": lambda: db.c.update_one({"_id": 1}, {"$set": {"b": "w"}}), "native": lambda: native["shop.c"].update_one({"_id": 1}, {"$set": {"b": "w"}})}
         for name, write in doors.items():
@@ -492,13 +508,12 @@ def test_a_write_that_has_waited_is_the_same_operation_when_it_runs(server, clie
             db.c.update_one({"_id": 1}, {"$set": {"a": name}}, session=session)
             lock(client)
             sent = Sent(write)
-            waits(client, 1)
-            found, = waiting(client)
+            found, = waits(client, 1)
             unlock(client)
             # Now it waits for the transaction.
-            assert sent.waits() and not waiting(client)
-            running = [each for each in client.admin.command("currentOp")["inprog"] if each.get("ns") == "shop.c" and each["op"] == "update"]
-            assert [each["opid"] for each in running] == [found["opid"]], name
+            assert nobody_waits(client)
+            assert until(updates, [found["opid"]]) == [found["opid"]], name
+            assert sent.waits()
             client.admin.command("killOp", 1, op=found["opid"])
             with pytest.raises((pymongo.errors.OperationFailure, treedb.ServerError)) as refused:
                 sent.done()
@@ -598,10 +613,7 @@ def test_a_write_without_a_reply_is_executed_although_its_client_has_gone(server
     assert found["op"] == "insert"
     unlock(client)
     assert nobody_waits(client)
-    until = time.monotonic() + 10
-    while db.c.count_documents({"_id": "sent"}) == 0 and time.monotonic() < until:
-        time.sleep(0.05)
-    assert db.c.count_documents({"_id": "sent"}) == 1
+    assert until(lambda: db.c.count_documents({"_id": "sent"}), 1) == 1
 
 
 def test_native_clients_that_may_not_write_are_told_so_at_once(tmp_path):

@@ -19,12 +19,7 @@ use super::overlay::{FIRST_NEW_ROW, Op, Overlay};
 use super::{Transaction, conflict};
 
 impl Transaction {
-    pub(super) fn commit_as(self, durability: Option<Durability>) -> Result<()> {
-        let db = self.db.clone();
-        self.try_commit(durability).inspect_err(|error| db.note_full(error))
-    }
-
-    fn try_commit(mut self, durability: Option<Durability>) -> Result<()> {
+    pub(super) fn commit_as(mut self, durability: Option<Durability>) -> Result<()> {
         self.check_active()?;
         if self.changes() == 0 {
             return Ok(());

@@ -181,8 +181,7 @@ impl WriteBatch {
         if self.failed {
             return Err(ended());
         }
-        let committed = self.txn.ok_or_else(ended)?.commit_with(durability).map_err(QueryError::from);
-        committed.inspect_err(|error| self.db.note_full(error))?;
+        self.txn.ok_or_else(ended)?.commit_with(durability)?;
         if self.recorded {
             self.db.after_commit();
         }
@@ -226,7 +225,7 @@ impl WriteBatch {
                 self.txn = Some(txn);
                 continue;
             }
-            let done = done.inspect_err(|error| db.note_full(error))?;
+            let done = done?;
             let meta = Arc::clone(&edit.meta);
             edit.finish()?;
             self.metas.insert(namespace, meta);

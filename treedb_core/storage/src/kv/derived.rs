@@ -1,7 +1,8 @@
 //! Files of derived data: what was made of tables and can be made again, kept so that it need not be after the next opening.
 //!
 //! They are in the directory `derived` of the store, and may be removed at any time: a file that is missing, damaged or of another identity
-//! is not there for its reader. What a file is of, its *identity*, is for its owner to say: its name says nothing. A file is written under
+//! is not there for its reader. The store itself removes all of them when the disk is full ([`super::full_disk`]). A name is a word, a hyphen and
+//! a number (`vector-7`); files of other names are nobody's here, and stay. What a file is of, its *identity*, is for its owner to say: its name says nothing. A file is written under
 //! another name (`NAME.new`), made durable and renamed, so that a name has a whole file or none. Nothing in one is needed, so nothing that
 //! fails here poisons the store.
 //!
@@ -80,24 +81,37 @@ impl Store {
     }
 
     fn files_of_derived_data(&self) -> DerivedFiles {
-        let (disk, store) = (Arc::clone(&self.inner.options.disk), self.inner.dir.clone());
-        let dir = store.join(DERIVED);
-        DerivedFiles { disk, store, dir }
+        // Not the disk of the store's other files: none of these is removed for another one.
+        DerivedFiles::new(Arc::clone(&self.inner.options.disk), &self.inner.dir)
     }
 }
 
+/// The word and the number that a file's name is made of, complete or not; `None` for a name that is no file of derived data.
+fn parts_of(name: &str) -> Option<(&str, u32)> {
+    let (word, digits) = name.strip_suffix(UNFINISHED).unwrap_or(name).rsplit_once('-')?;
+    let number = digits.parse().ok().filter(|number: &u32| number.to_string() == digits)?;
+    let is_word = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase());
+    is_word.then_some((word, number))
+}
+
 impl DerivedFiles {
+    pub(super) fn new(disk: Arc<dyn Disk>, store: &Path) -> DerivedFiles {
+        DerivedFiles { disk, store: store.to_path_buf(), dir: store.join(DERIVED) }
+    }
+
     /// The names of the files there are, sorted, with those of files that were not completed.
     ///
     /// # Errors
     /// `Io` from the system.
     pub fn names(&self) -> Result<Vec<String>> {
-        if self.disk.exists(&self.dir)? { self.disk.list(&self.dir) } else { Ok(Vec::new()) }
+        let mut names = if self.disk.exists(&self.dir)? { self.disk.list(&self.dir)? } else { Vec::new() };
+        names.retain(|name| parts_of(name).is_some());
+        Ok(names)
     }
 
-    /// The name that a file gets when it is complete.
-    pub fn completed_name(name: &str) -> &str {
-        name.strip_suffix(UNFINISHED).unwrap_or(name)
+    /// The number in the name of a file that has this word in it, complete or not.
+    pub fn number_of(name: &str, word: &str) -> Option<u32> {
+        parts_of(name).filter(|(of, _)| *of == word).map(|(_, number)| number)
     }
 
     /// False if it is known that files cannot grow by so many bytes.
@@ -125,13 +139,17 @@ impl DerivedFiles {
     /// before is there, or none. Two threads must not write the same one at the same time.
     ///
     /// # Errors
-    /// `DiskFull` and `Io` from the system; those of `write`, as `Io`.
+    /// `Invalid` for a name that is not a word of small letters, a hyphen and a number; `DiskFull` and `Io` from the system, also if the
+    /// file was removed meanwhile to make room; those of `write`, as `Io`.
     pub fn write(
         &self,
         name: &str,
         identity: &Identity,
         write: impl FnOnce(&mut DerivedWriter) -> io::Result<()>,
     ) -> Result<()> {
+        if name.ends_with(UNFINISHED) || parts_of(name).is_none() {
+            return Err(Error::Invalid(format!("{name:?} is no name of derived data, such as \"vector-7\"")));
+        }
         let (path, unfinished) = (self.dir.join(name), self.dir.join(format!("{name}{UNFINISHED}")));
         let written = self.write_at(&unfinished, identity, write).and_then(|()| {
             self.disk.rename(&unfinished, &path)?;

@@ -35,6 +35,7 @@
 //! | `checkpoint` | bringing the page file up to date, and the thread that does it |
 //! | `backup` | copies of a live store, into a directory or a stream |
 //! | `derived` | [`DerivedFiles`]: what was made of tables, kept in files |
+//! | `full_disk` | what makes room when the disk is full |
 //! | `maintenance` | transactions that move pages and values but change no content |
 //! | `stalls` | how writers are slowed down gradually, before something has to hold them up |
 //! | `read_ahead` | whether the system reads ahead in the files |
@@ -89,6 +90,7 @@ mod dup;
 mod dup;
 mod edit;
 mod fingers;
+mod full_disk;
 mod large_values;
 #[cfg(feature = "leveldb")]
 pub mod leveldb;

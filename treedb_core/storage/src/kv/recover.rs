@@ -14,6 +14,7 @@ use super::command::{BadCommand, Commands, FORMAT};
 use super::derived::DERIVED;
 use super::dup;
 use super::edit::{Edit, Outcome, Writer};
+use super::full_disk::StoreDisk;
 use super::large_values::{DeadValues, decode_state};
 #[cfg(feature = "optimistic")]
 use super::optimistic::RecentCommits;
@@ -45,6 +46,10 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
         refuse_foreign(&*disk, dir)?;
     }
     let lock = disk.lock(dir)?;
+    let disk: Arc<dyn Disk> = match disk.is_lasting() {
+        true => Arc::new(StoreDisk::new(&disk, dir)),
+        false => disk,
+    };
     if disk.exists(&pages)? {
         // The process that made it, or moved its directory here, may have died before these names were durable.
         disk.sync_dir(dir)?;

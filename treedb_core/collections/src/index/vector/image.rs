@@ -490,11 +490,6 @@ impl Images {
         self.saved.get_or_init(|| SavedImages::open(store));
     }
 
-    /// Removes the files of images, because there is no room for them. False if there was none.
-    pub(crate) fn remove_files(&self) -> bool {
-        self.saved().is_some_and(SavedImages::remove_all)
-    }
-
     fn saved(&self) -> Option<&SavedImages> {
         self.saved.get()?.as_ref()
     }
@@ -514,7 +509,7 @@ impl Images {
         self.saved().is_some() && lock(&self.slots).by_table.values().any(|known| known.slot.has_image())
     }
 
-    /// Does not read the file of an index any more, whose image is given up because it takes too much, if it began with the file: it would again.
+    /// Does not read the file of an index any more, whose image is given up because it takes too much or cannot follow, if it began with the file: it would again.
     fn forget_file_of(&self, state: &State, table: &Table) {
         if state.is_from_file
             && let Some(saved) = self.saved()
@@ -630,11 +625,7 @@ impl Images {
             Err(_) => {
                 // If it began with a file, that may be why: then it is built as if there were none.
                 let unreadable = (!state.is_from_file).then_some(version);
-                if state.is_from_file
-                    && let Some(saved) = self.saved()
-                {
-                    saved.remove(table.id());
-                }
+                self.forget_file_of(&state, table);
                 *state = State { unreadable, ..State::default() };
                 slot.bytes.store(0, Ordering::Relaxed);
                 return Ok(None);

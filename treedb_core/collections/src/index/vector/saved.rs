@@ -61,8 +61,8 @@ fn table_name() -> String {
     format!("{LOCAL_TABLES}vector images")
 }
 
-/// What the names of files begin with.
-const FILE: &str = "vector-";
+/// The word in the names of files.
+const FILE: &str = "vector";
 
 /// What is known of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,8 +112,8 @@ impl SavedImages {
         let (records, others) = sound_records(store).unwrap_or_default();
         let saved = SavedImages { files, records: Mutex::new(records), saving: Mutex::default() };
         let known: HashSet<String> = lock(&saved.records).keys().map(|table| file_of(*table)).collect();
-        saved.remove_files(|name| !known.contains(name));
-        if others && let Err(error) = saved.write_records(store) {
+        saved.files.remove_those(|name| is_ours(name) && !known.contains(name));
+        if others && let Err(error) = saved.write_records(store, Durability::None) {
             tracing::warn!(%error, "records of saved images of vector indexes that do not count are not removed");
         }
         Some(saved)
@@ -128,18 +128,29 @@ impl SavedImages {
         self.record(table).map(|record| record.since)
     }
 
+    /// Whether the index has a file, with what was committed up to this transaction.
+    pub(super) fn is_saved(&self, table: &Table, def: &VectorDef, up_to: u64) -> bool {
+        let record = self.record(table).filter(|record| record.since >= up_to);
+        record.is_some_and(|record| self.open_file(table, def, &record).is_some())
+    }
+
+    fn open_file(&self, table: &Table, def: &VectorDef, record: &Record) -> Option<DerivedReader> {
+        self.files.open(&file_of(table.id()), &record.identity(table, def)).ok().flatten()
+    }
+
     /// Begins to read the image of an index, if there is one.
     pub(super) fn begin(&self, table: &Table, def: &VectorDef) -> Option<Box<Loading>> {
         let record = self.record(table)?;
-        let begun = self.files.open(&file_of(table.id()), &record.identity(table, def));
-        let begun = begun.ok().flatten().and_then(|input| Loading::begin(input, def, record.since).ok());
+        let input = self.open_file(table, def, &record);
+        let begun = input.and_then(|input| Loading::begin(input, def, record.since).ok());
         if begun.is_none() {
             self.forget(table);
         }
         begun.map(Box::new)
     }
 
-    /// Does not read the file of an index any more.
+    /// Does not read the file of an index any more. That is for searches, which change nothing on the disk: under the server's lock for copying
+    /// files nothing may change there. The next saving writes another file in its place, or removes it.
     pub(super) fn forget(&self, table: &Table) {
         lock(&self.records).remove(&table.id());
     }
@@ -151,28 +162,14 @@ impl SavedImages {
         let _ = self.files.remove(&file_of(table));
     }
 
-    /// Removes the file and the record of an index that is to have none; true if it had.
-    pub(super) fn discard(&self, store: &Store, table: &Table) -> Result<bool> {
+    /// Removes the file and the record of an index that is to have none.
+    pub(super) fn discard(&self, store: &Store, table: &Table) -> Result<()> {
         let had_one = self.record(table).is_some();
         self.remove(table.id());
-        if had_one {
-            self.write_records(store)?;
-        }
-        Ok(had_one)
+        if had_one { self.write_records(store, Durability::None) } else { Ok(()) }
     }
 
-    /// Removes all files, because there is no room for them. False if there was none.
-    pub(super) fn remove_all(&self) -> bool {
-        lock(&self.records).clear();
-        self.remove_files(|_| true)
-    }
-
-    /// Removes the files of images that `are_gone` says; true if there were any. What is not removed now is at the next opening.
-    fn remove_files(&self, are_gone: impl Fn(&str) -> bool) -> bool {
-        self.files.remove_those(|name| is_ours(name) && are_gone(name))
-    }
-
-    /// Saves an image that is of the checkpoint whose last transaction is `since`. It counts for the next opening once the store has made another checkpoint.
+    /// Saves an image that is of the checkpoint whose last transaction is `since`. From then on it counts, whatever happens to this process.
     ///
     /// # Errors
     /// Those of the disk and of the store. If the disk is full, there are no files any more. `OutOfDiskSpace` also if there would not be as much
@@ -203,7 +200,8 @@ impl SavedImages {
         if let Err(error) = &written {
             self.forget(table);
             if error.code == ErrorCode::OutOfDiskSpace {
-                self.remove_all();
+                lock(&self.records).clear();
+                self.files.remove_those(is_ours);
             }
         }
         written
@@ -219,11 +217,11 @@ impl SavedImages {
         let record = Record { mark: bson::Uuid::new().bytes(), since };
         self.files.write(&file_of(table.id()), &record.identity(table, def), |out| contents.write_to(out))?;
         lock(&self.records).insert(table.id(), record);
-        self.write_records(store)
+        self.write_records(store, Durability::Durable)
     }
 
-    /// Stores the records that count, and no others.
-    fn write_records(&self, store: &Store) -> Result<()> {
+    /// Stores the records that count, and no others. One that does not count does no harm, so that it need not be durable that it is gone.
+    fn write_records(&self, store: &Store, durability: Durability) -> Result<()> {
         let mut txn = store.begin_write()?;
         let all: HashSet<u32> = txn.tables()?.iter().map(Table::id).collect();
         let table = txn.open_local_table(&table_name(), TableKind::Ordered)?;
@@ -247,20 +245,18 @@ impl SavedImages {
         for (key, record) in records {
             txn.put(&table, &key, &record)?;
         }
-        // The next checkpoint makes them durable: until then there is nothing that needs them.
-        Ok(txn.commit_with(Durability::None)?)
+        Ok(txn.commit_with(durability)?)
     }
 }
 
 /// The name of an index's file.
 fn file_of(table: u32) -> String {
-    format!("{FILE}{table}")
+    format!("{FILE}-{table}")
 }
 
 /// Whether a file has such a name, or one that it has until it is complete.
 fn is_ours(name: &str) -> bool {
-    let number = DerivedFiles::completed_name(name).strip_prefix(FILE);
-    number.is_some_and(|number| number.parse().is_ok_and(|table: u32| table.to_string() == number))
+    DerivedFiles::number_of(name, FILE).is_some()
 }
 
 /// The records that count, and whether there are others.

@@ -61,14 +61,6 @@ fn a_power_cut_at_any_step_leaves_an_image_that_is_right_or_none() {
     assert!(loads > 100 && builds > 0, "{loads} {builds} of {steps}");
 }
 
-/// Where the meta page with the highest number is in the page file.
-fn newest_meta(pages: &[u8]) -> usize {
-    let number = |at: usize| u64::from_le_bytes(pages[at + 16..at + 24].try_into().unwrap());
-    if number(0) > number(4096) { 0 } else { 4096 }
-}
-
-const PAGES: &str = "/data/documents/pages";
-
 /// Saves an image, with power cut at a step of it, some transactions after a checkpoint. Returns the disk, and the disk before the
 /// last checkpoints.
 fn interrupted(step: Option<u64>) -> (SimDisk, Vec<u8>, u64) {

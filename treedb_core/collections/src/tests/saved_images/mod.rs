@@ -1,7 +1,9 @@
 //! Images of vector indexes in files: the first searches after an opening begin with them, and they are never of another state.
 
+mod close;
 mod crash;
 mod damage;
+mod follow;
 mod kinds;
 mod room;
 
@@ -70,6 +72,18 @@ fn files(disk: &SimDisk) -> Vec<PathBuf> {
     disk.list(dir).unwrap_or_default().into_iter().map(|name| dir.join(name)).collect()
 }
 
+const PAGES: &str = "/data/documents/pages";
+
+/// The number of the checkpoint that a meta page describes.
+fn checkpoint_at(pages: &[u8], meta: usize) -> u64 {
+    u64::from_le_bytes(pages[meta + 16..meta + 24].try_into().unwrap())
+}
+
+/// Where the meta page with the highest number is in the page file.
+fn newest_meta(pages: &[u8]) -> usize {
+    if checkpoint_at(pages, 0) > checkpoint_at(pages, 4096) { 0 } else { 4096 }
+}
+
 /// Opens the database and searches it; how many images were built and loaded.
 fn reopened(disk: &SimDisk, rng: &mut Rng) -> (u64, u64) {
     let db = open(disk).unwrap();
@@ -91,6 +105,25 @@ fn searches_after_an_opening_read_the_saved_image_and_build_none() {
     things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 20 } })).unwrap();
     let crashed = disk.crash(Crash::Everything);
     assert_eq!(reopened(&crashed, &mut rng), (0, 1));
+    db.close().unwrap();
+    assert_eq!(reopened(&disk, &mut rng), (0, 1));
+}
+
+#[test]
+fn an_image_counts_as_soon_as_it_is_saved_whatever_happens_then() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(15));
+    let db = saved(&disk, &mut rng);
+    assert_eq!(reopened(&disk.crash(Crash::Nothing), &mut rng), (0, 1));
+    assert_eq!(reopened(&disk.crash(Crash::Everything), &mut rng), (0, 1));
+    drop(db);
+    assert_eq!(reopened(&disk, &mut rng), (0, 1));
+}
+
+#[test]
+fn a_file_that_was_removed_while_the_database_is_open_is_written_again() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(16));
+    let db = saved(&disk, &mut rng);
+    disk.remove(&files(&disk)[0]).unwrap();
     db.close().unwrap();
     assert_eq!(reopened(&disk, &mut rng), (0, 1));
 }

@@ -16,7 +16,7 @@ fn another(db: &Database) -> Collection {
 }
 
 /// Adds another collection with an index that has an image.
-fn with_another(db: &Database, rng: &mut Rng) {
+pub(super) fn with_another(db: &Database, rng: &mut Rng) {
     let documents: Vec<_> = (0..DOCUMENTS).map(|id| document(id, rng)).collect();
     another(db).insert_many(&documents, true).unwrap();
     let definition = rawdoc! { "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": "euclidean" };
@@ -58,8 +58,8 @@ fn an_index_that_shrank_is_saved_again_only_once_its_image_was_built_anew() {
 }
 
 #[test]
-fn the_file_of_an_index_that_shrank_since_is_not_read_but_removed() {
-    for (left, expected) in [(900, (0, 1)), (750, (1, 0)), (10, (1, 0))] {
+fn the_file_of_an_index_that_shrank_since_is_not_read_and_closing_replaces_or_removes_it() {
+    for (left, expected, nodes_then) in [(900, (0, 1), None), (750, (1, 0), Some(750)), (10, (1, 0), None)] {
         let (disk, mut rng) = (SimDisk::new(), Rng::new(41));
         saved(&disk, &mut rng).close().unwrap();
         let db = open(&disk).unwrap();
@@ -68,7 +68,12 @@ fn the_file_of_an_index_that_shrank_since_is_not_read_but_removed() {
         drop(db);
         assert_eq!(nodes(&disk), DOCUMENTS as u32);
         assert_eq!(reopened(&disk, &mut rng), expected, "{left}");
-        assert_eq!(files(&disk).len() as u64, expected.1, "{left}");
+        // Searches leave it there.
+        assert_eq!(nodes(&disk), DOCUMENTS as u32);
+        let db = open(&disk).unwrap();
+        (0..30).for_each(|_| search(&db, &mut rng));
+        db.close().unwrap();
+        assert_eq!((!files(&disk).is_empty()).then(|| nodes(&disk)), nodes_then, "{left}");
     }
 }
 
@@ -96,43 +101,93 @@ fn an_image_that_turns_out_not_to_fit_is_read_from_its_file_once_at_most() {
     assert!([(0, 0), (1, 0), (0, 1)].iter().all(|one| seen.contains(one)), "{seen:?}");
 }
 
-#[test]
-fn an_insert_that_finds_the_disk_full_gets_the_room_of_saved_images() {
-    let (disk, mut rng) = (SimDisk::new(), Rng::new(43));
-    let db = saved(&disk, &mut rng);
-    let image = disk.contents(&files(&disk)[0]).unwrap().len() as u64;
-    disk.set_room(Some(disk.used()));
-    let texts: Vec<_> =
-        (0..40).map(|id| raw(&doc! { "_id": 10_000 + id, "text": "x".repeat(2_000) })).collect();
-    assert!(image > 160_000, "{image}");
-    assert_eq!(db.collection("shop.texts").unwrap().insert_many(&texts, true).unwrap().inserted, 40);
-    assert!(files(&disk).is_empty());
-    check_all(&db, &mut rng);
-    db.check().unwrap();
+/// Some kind of write; the number is another one each time.
+type Write = (&'static str, fn(&Database, u32) -> treedb_query::error::Result<()>);
+
+/// Each makes a transaction of its own.
+const WRITES: [Write; 8] = [
+    ("insert", |db, n| db.collection("shop.texts")?.insert_one(text(n)).map(drop)),
+    ("update", |db, n| {
+        let set = raw(&doc! { "$set": { "text": "y".repeat(800) } });
+        db.collection("shop.kept")?.update(UpdateRequest::one(rawdoc! { "_id": n as i32 }, set)).map(drop)
+    }),
+    ("insert and delete", |db, n| {
+        let kept = db.collection("shop.kept")?;
+        kept.insert_one(text(n + 1_000))?;
+        kept.delete(DeleteRequest::many(rawdoc! { "_id": n as i32 + 1_000 })).map(drop)
+    }),
+    ("transaction", |db, n| {
+        let mut txn = db.begin()?;
+        txn.collection("shop.texts")?.insert_many(&[text(n), text(n + 100_000)])?;
+        txn.commit()
+    }),
+    ("batch", |db, n| {
+        let mut batch = db.write_batch()?;
+        batch.insert_many("shop.texts", &[text(n), text(n + 100_000)], true)?;
+        batch.commit_with(treedb_storage::Durability::Durable)
+    }),
+    ("create", |db, n| db.create_collection(&format!("shop.c{n}"), doc! {}).map(drop)),
+    ("create, rename and drop", |db, n| {
+        let (from, to) = (format!("shop.c{n}"), format!("shop.d{n}"));
+        db.create_collection(&from, doc! {})?;
+        db.rename_collection(&from, &to, false)?;
+        db.drop_collection(&to).map(drop)
+    }),
+    ("key-value", |db, n| {
+        let mut txn = db.store().begin_write()?;
+        let own = txn.open_table("own", treedb_storage::TableKind::Ordered)?;
+        txn.put(&own, &n.to_be_bytes(), &[1; 700])?;
+        Ok(txn.commit()?)
+    }),
+];
+
+fn text(id: u32) -> RawDocumentBuf {
+    raw(&doc! { "_id": id as i32, "text": "x".repeat(700) })
 }
 
 #[test]
-fn a_transaction_or_batch_that_finds_the_disk_full_removes_saved_images_for_the_next_one() {
-    for batch in [false, true] {
-        let (disk, mut rng) = (SimDisk::new(), Rng::new(44));
+fn every_kind_of_write_that_finds_the_disk_full_gets_the_room_of_saved_images_and_is_done() {
+    for (name, write) in WRITES {
+        let (disk, mut rng) = (SimDisk::new(), Rng::new(43));
         let db = saved(&disk, &mut rng);
+        let kept: Vec<_> = (0..400).map(text).collect();
+        db.collection("shop.kept").unwrap().insert_many(&kept, true).unwrap();
         disk.set_room(Some(disk.used()));
-        let texts: Vec<_> =
-            (0..40).map(|id| raw(&doc! { "_id": 10_000 + id, "text": "x".repeat(2_000) })).collect();
-        let write = || {
-            if batch {
-                let mut batch = db.write_batch()?;
-                batch.insert_many("shop.texts", &texts, true)?;
-                return batch.commit_with(treedb_storage::Durability::Durable);
-            }
-            let mut txn = db.begin()?;
-            txn.collection("shop.texts")?.insert_many(&texts)?;
-            txn.commit()
-        };
-        assert_eq!(write().unwrap_err().code, ErrorCode::OutOfDiskSpace, "{batch}");
-        assert!(files(&disk).is_empty(), "{batch}");
-        write().unwrap();
+        let done = (0..400).find(|n| {
+            write(&db, *n).unwrap_or_else(|error| panic!("{name} {n}: {error}"));
+            files(&disk).is_empty()
+        });
+        assert!(done.is_some(), "{name}");
         check_all(&db, &mut rng);
+        db.check().unwrap();
+        db.close().unwrap();
+        disk.set_room(None);
+        assert_eq!(reopened(&disk, &mut rng).0, 1, "{name}");
+    }
+}
+
+#[test]
+fn a_full_disk_with_a_file_that_cannot_be_removed_ends_each_write_with_its_error_and_none_is_repeated() {
+    for (name, write) in WRITES {
+        let disk = SimDisk::new();
+        let db = open(&disk).unwrap();
+        let kept: Vec<_> = (0..400).map(text).collect();
+        db.collection("shop.kept").unwrap().insert_many(&kept, true).unwrap();
+        let stays = Path::new("/data/documents/derived/vector-7");
+        disk.create_dir(stays).unwrap();
+        disk.set_room(Some(disk.used()));
+        let refused = (0..400).find_map(|n| {
+            let before = disk.tried();
+            let error = write(&db, n).err()?;
+            assert!(disk.tried() - before < 100, "{name}: {} calls", disk.tried() - before);
+            Some((n, error))
+        });
+        let Some((n, error)) = refused else { panic!("{name}") };
+        assert_eq!(error.code, ErrorCode::OutOfDiskSpace, "{name}");
+        assert!(disk.exists(stays).unwrap());
+        disk.set_room(None);
+        write(&db, n + 1000).unwrap();
+        db.check().unwrap();
     }
 }
 

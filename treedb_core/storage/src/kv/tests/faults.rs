@@ -1,5 +1,6 @@
 //! Full and failing disks: which calls fail, which still work, and what is stored afterwards.
 
+use std::io::Write;
 use std::process::Command;
 
 use super::crash::model::{State, dump};
@@ -215,6 +216,27 @@ fn a_real_file_system_that_is_full_refuses_writes_and_recovers_when_there_is_roo
     store.check().unwrap();
     assert_eq!(dump(&store).unwrap(), state);
     println!("summary: full file system: refused after {n} commits, 20 more when there was room");
+}
+
+#[test]
+fn a_real_file_system_that_is_full_gets_the_room_of_derived_data() {
+    let Some(small) = SmallFileSystem::mount("derived", "8m") else {
+        println!("skipped: this process may not mount a small file system");
+        return;
+    };
+    let options =
+        Options { background: false, growth: 16, log_segment_bytes: 256 << 10, ..Options::default() };
+    let store = Store::open_with(small.0.join("store"), options).unwrap();
+    let files = store.derived_files().unwrap();
+    files.write("some-7", &[7; 64], |out| out.write_all(&vec![1; 2 << 20])).unwrap();
+    let mut n = 0;
+    while !files.names().unwrap().is_empty() {
+        commit(&store, n).unwrap();
+        n += 1;
+    }
+    assert!(n > 20, "{n}");
+    (n..n + 20).for_each(|n| commit(&store, n).unwrap());
+    store.check().unwrap();
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod dup;
 mod encryption;
 mod faults;
 mod flush;
+mod full_disk;
 mod garbage;
 mod leveldb;
 mod model;

@@ -14,11 +14,10 @@ use crate::read::view::View;
 
 impl Images {
     /// Saves the images of a collection's indexes that are not as they are in their files, after a checkpoint. What was changed since the
-    /// checkpoint, and what is not worth it, is left out. Tells whether there is anything that another checkpoint makes count, and the error
-    /// of one that could not be saved; each is logged.
-    pub(crate) fn save(&self, store: &Store, meta: &Meta) -> (bool, Result<()>) {
-        let (mut any, mut result) = (false, Ok(()));
-        let Some(saved) = self.saved() else { return (any, result) };
+    /// checkpoint, and what is not worth it, is left out. The error is that of the last one that could not be saved; each is logged.
+    pub(crate) fn save(&self, store: &Store, meta: &Meta) -> Result<()> {
+        let mut result = Ok(());
+        let Some(saved) = self.saved() else { return result };
         for index in meta.indexes.iter().filter(|index| index.building.is_none()) {
             let Some(def) = index.def.as_vector() else { continue };
             let has_image =
@@ -26,15 +25,12 @@ impl Images {
             if !has_image {
                 continue;
             }
-            match self.save_one(saved, store, meta, (&index.table, def)) {
-                Ok(changed) => any |= changed,
-                Err(error) => {
-                    tracing::warn!(namespace = %meta.namespace, index = def.name, %error, "a vector index's image is not saved");
-                    result = Err(error);
-                }
+            if let Err(error) = self.save_one(saved, store, meta, (&index.table, def)) {
+                tracing::warn!(namespace = %meta.namespace, index = def.name, %error, "a vector index's image is not saved");
+                result = Err(error);
             }
         }
-        (any, result)
+        result
     }
 
     fn save_one(
@@ -43,23 +39,22 @@ impl Images {
         store: &Store,
         meta: &Meta,
         (table, def): (&Table, &VectorDef),
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let _one = lock(&saved.saving);
         // In this order: the snapshot has all that the checkpoint has.
         let checkpoint = store.stats().checkpoint;
         let reads = store.begin_read()?;
         let view = View { reads: &reads, meta };
-        let Some(version) = view.reads.version(table)? else { return Ok(false) };
+        let Some(version) = view.reads.version(table)? else { return Ok(()) };
         let elements = (view.reads.len(table)? / 2).saturating_mul(def.dimensions as u64);
         // What one search builds is not worth a file.
         if elements <= STEP_ELEMENTS as u64 {
             return saved.discard(store, table);
         }
-        let is_saved = saved.saved(table).is_some_and(|since| since >= version.changed());
-        if is_saved || version.changed() > checkpoint {
-            return Ok(false);
+        if version.changed() > checkpoint || saved.is_saved(table, def, version.changed()) {
+            return Ok(());
         }
-        let Some(image) = self.follow(def, &view, table, version)? else { return Ok(false) };
+        let Some(image) = self.follow(def, &view, table, version)? else { return Ok(()) };
         // Writing takes a while, and a snapshot keeps pages from being used again.
         drop(reads);
         // One that is built anew is smaller.
@@ -78,7 +73,7 @@ impl Images {
         if lock(&self.slots).dropped.contains(&table.id()) {
             saved.remove(table.id());
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Reads more of the saved image of an index of so many `nodes`, if there is one, and nothing else of the index yet. True if the search
@@ -105,7 +100,7 @@ impl Images {
         };
         // It is of an index that was much larger, and one that is built takes less memory.
         if loading.nodes() as u64 > nodes.saturating_add(nodes / 2) {
-            saved.remove(table.id());
+            saved.forget(table);
             return Ok(false);
         }
         match loading.advance(view.reads.next_row(&view.meta.rows)?) {
