@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bson::Document;
 
@@ -45,6 +45,9 @@ pub(crate) struct Inner {
     pub(crate) changes: ChangeLog,
     pub(crate) intents: Arc<Intents>,
 }
+
+/// The options of a collection that is created by a write; making a document takes time, even if nothing is in it.
+static NO_OPTIONS: LazyLock<Document> = LazyLock::new(Document::new);
 
 /// How an edit ended.
 enum Edited<T> {
@@ -435,7 +438,7 @@ impl Database {
         durability: Option<Durability>,
         work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        match self.try_edit(namespace, create.then(Document::new).as_ref(), durability, work)? {
+        match self.try_edit(namespace, create.then(|| &*NO_OPTIONS), durability, work)? {
             Edited::Done(done) => Ok(done),
             Edited::Blocked(_) => Err(conflict(namespace)),
         }
@@ -450,7 +453,7 @@ impl Database {
         durability: Option<Durability>,
         work: impl FnMut(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        self.edit_or_create(namespace, create.then(Document::new).as_ref(), durability, work)
+        self.edit_or_create(namespace, create.then(|| &*NO_OPTIONS), durability, work)
     }
 
     /// The same, of a collection that is created with these options if there is none.
@@ -479,7 +482,7 @@ impl Database {
     ) -> Result<Edited<T>> {
         let catalog = &self.inner.catalog;
         let mut txn = self.inner.store.begin_write()?;
-        let found = catalog.find(&txn, namespace)?;
+        let found = catalog.find_to_write(&txn, namespace)?;
         let created = found.is_none();
         let meta = match (found, create) {
             (Some(meta), _) => meta,

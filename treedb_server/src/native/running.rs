@@ -12,6 +12,8 @@ use bson::{RawDocument, RawDocumentBuf};
 use treedb_collections::Collection;
 use treedb_protocol::call::{Op, Request};
 use treedb_protocol::frame::{Header, opcode};
+use treedb_query::doc::Value;
+use treedb_query::doc::write::Writer;
 use treedb_query::query::interrupt::{Entered, Interrupt};
 
 use super::execute::{Done as Carried, Session, checked};
@@ -421,19 +423,18 @@ fn about<'r>(session: &Session, request: &Request<'r>, statement: Option<&'r Sta
 }
 
 /// A request as others see it, of which only the name and the collection are known.
-fn short(name: &str, namespace: Option<&str>) -> RawDocumentBuf {
-    let mut command = RawDocumentBuf::new();
+fn short(name: &'static str, namespace: Option<&str>) -> RawDocumentBuf {
     let (database, collection) = namespace.and_then(|name| name.split_once('.')).unwrap_or(("admin", ""));
-    if let Ok(name) = bson::raw::CString::try_from(name) {
-        command.append(name, collection);
-    }
-    command.append(cstr!("$db"), database);
-    command
+    // Made for each write: in one piece of memory.
+    let mut command = Writer::new(name.len() + collection.len() + database.len() + 32);
+    command.value(name.as_bytes(), Value::String(collection.as_bytes()));
+    command.value(b"$db", Value::String(database.as_bytes()));
+    command.finish()
 }
 
 /// A request as others see it: all of it, or its beginning if it is long, of which nothing more is copied. Documents are shown if they are
 /// valid: an answer contains them.
-fn command(name: &str, namespace: Option<&str>, request: &Request<'_>) -> RawDocumentBuf {
+fn command(name: &'static str, namespace: Option<&str>, request: &Request<'_>) -> RawDocumentBuf {
     let (filter, sort, projection, update) =
         (cstr!("filter"), cstr!("sort"), cstr!("projection"), cstr!("u"));
     let documents = match request {

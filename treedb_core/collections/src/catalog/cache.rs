@@ -2,7 +2,8 @@
 //! takes no lock and writes to no memory shared with other threads.
 //!
 //! A cached entry is valid for every snapshot of the same transaction. It is valid for another transaction of the same
-//! catalog if that has the same generation, which takes one look-up.
+//! catalog if that has the same generation, which takes one look-up. A write transaction always makes that look-up: its number
+//! says nothing, because it may still change the catalog.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,6 +17,9 @@ use crate::catalog::namespace::Namespace;
 
 /// Entries that a thread caches.
 const SLOTS: usize = 8;
+
+/// The number of no snapshot's transaction.
+const NO_TXN: u64 = u64::MAX;
 
 /// A cached entry.
 struct CachedMeta {
@@ -66,7 +70,23 @@ impl Catalog {
         Ok(Some(done))
     }
 
-    #[cold]
+    /// [`Self::find`] in a write transaction that has not changed the catalog.
+    pub(crate) fn find_to_write(
+        &self,
+        reads: &impl Reads,
+        namespace: &Namespace,
+    ) -> Result<Option<Arc<Meta>>> {
+        let at = slot(namespace);
+        let cached = CACHE.try_with(|cached| cached.get(at).and_then(Cell::take)).ok().flatten();
+        let Some(cached) = self.refresh(reads, (self.id(), NO_TXN), namespace, cached)? else {
+            return Ok(None);
+        };
+        let meta = Arc::clone(&cached.meta);
+        let _ = CACHE.try_with(|all| all.get(at).map(|slot| slot.set(Some(cached))));
+        Ok(Some(meta))
+    }
+
+    #[inline(never)]
     fn refresh(
         &self,
         reads: &impl Reads,

@@ -10,7 +10,7 @@ use bson::{Bson, Document};
 
 use treedb_query::doc::{Doc, Value};
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_query::index::ordered::{IndexDef, Kind, SortOrder, expiry};
+use treedb_query::index::ordered::{IndexDef, SortOrder, expiry};
 
 use crate::catalog::meta::{IndexMeta, Meta};
 use crate::catalog::special::{change_span, indexes_of_series};
@@ -25,7 +25,7 @@ impl Meta {
             (Some(field), [part]) => {
                 part.path.as_str() == field
                     && part.direction == SortOrder::Ascending
-                    && def.options.kind == Kind::Values
+                    && def.options.kind.is_values()
                     && def.options.partial.is_none()
             }
             (Some(_), _) => false,

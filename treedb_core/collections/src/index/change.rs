@@ -1,10 +1,13 @@
 //! [`IndexChange`]: what a change of a document does to an index of any kind.
 
+use std::ops::Deref;
+
 use bson::RawDocument;
 
 use treedb_query::access::RowId;
 use treedb_query::error::Result;
 use treedb_query::index::Definition;
+use treedb_query::index::ordered::TypeBits;
 
 use super::{IndexKind, by_kind};
 use crate::catalog::namespace::Namespace;
@@ -13,14 +16,62 @@ use crate::catalog::namespace::Namespace;
 /// index, for example.
 #[derive(Debug, Default)]
 pub(crate) struct IndexChange {
-    pub(crate) remove: Vec<Vec<u8>>,
-    pub(crate) add: Vec<Vec<u8>>,
+    pub(crate) remove: EntryList,
+    pub(crate) add: EntryList,
     /// The type bits of the entry, if it is the row's only one.
-    pub(crate) type_bits: Vec<u8>,
+    pub(crate) type_bits: TypeBits,
     /// Keys whose entries stay but have other type bits.
-    pub(crate) retyped: Vec<Vec<u8>>,
+    pub(crate) retyped: EntryList,
     /// The new document has, or may have, several entries.
     pub(crate) multikey: bool,
+}
+
+/// Entries in their order. Most rows have one in an index, for which no list is allocated.
+#[derive(Debug, Default)]
+pub(crate) enum EntryList {
+    #[default]
+    Empty,
+    One(Vec<u8>),
+    Many(Vec<Vec<u8>>),
+}
+
+impl Deref for EntryList {
+    type Target = [Vec<u8>];
+
+    #[inline]
+    fn deref(&self) -> &[Vec<u8>] {
+        match self {
+            EntryList::Empty => &[],
+            EntryList::One(entry) => std::slice::from_ref(entry),
+            EntryList::Many(entries) => entries,
+        }
+    }
+}
+
+impl FromIterator<Vec<u8>> for EntryList {
+    fn from_iter<I: IntoIterator<Item = Vec<u8>>>(entries: I) -> Self {
+        let mut entries = entries.into_iter();
+        let Some(first) = entries.next() else { return EntryList::Empty };
+        match entries.next() {
+            None => EntryList::One(first),
+            Some(second) => EntryList::Many([first, second].into_iter().chain(entries).collect()),
+        }
+    }
+}
+
+impl IntoIterator for EntryList {
+    type Item = Vec<u8>;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<Vec<u8>>, std::vec::IntoIter<Vec<u8>>>;
+
+    #[inline]
+    fn into_iter(self) -> Self::IntoIter {
+        let (one, many) = match self {
+            EntryList::Empty => (None, Vec::new()),
+            EntryList::One(entry) => (Some(entry), Vec::new()),
+            EntryList::Many(entries) => (None, entries),
+        };
+        one.into_iter().chain(many)
+    }
 }
 
 /// A document before and after a change.

@@ -30,7 +30,7 @@ use crate::catalog::meta::{IndexFlags, IndexMeta};
 use crate::read::view::View;
 
 pub(crate) use build::{BuildSlice, Progress, building};
-pub(crate) use change::{Holder, IndexChange, Versions, index_changes};
+pub(crate) use change::{EntryList, Holder, IndexChange, Versions, index_changes};
 pub(crate) use pending::{Pending, Uncommitted};
 pub use vector::VectorMemory;
 pub(crate) use vector::{Images, NearestRows};
@@ -60,13 +60,8 @@ pub(crate) trait IndexKind {
 
     /// Applies the change of a row to an index, which may be one that is being built and have only some of the entries.
     /// Returns the flags that its new entries require.
-    fn apply(
-        &self,
-        txn: &mut WriteTxn,
-        table: &Table,
-        row: RowId,
-        change: &IndexChange,
-    ) -> Result<IndexFlags>;
+    fn apply(&self, txn: &mut WriteTxn, table: &Table, row: RowId, change: IndexChange)
+    -> Result<IndexFlags>;
 
     /// The row that has an entry, in an index of unique entries.
     fn holder(&self, reads: &impl Reads, table: &Table, entry: &[u8]) -> Result<Option<RowId>>;

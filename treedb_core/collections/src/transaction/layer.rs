@@ -329,7 +329,7 @@ impl TransactionSink<'_> {
             indexes.filter(|(_, (info, _))| info.def.as_ordered().is_some_and(|def| def.unique))
         };
         let keys = unique().flat_map(|(_, (info, change))| {
-            change.add.iter().chain(&change.remove).map(|key| Intent::key(info.def.name(), key))
+            change.add.iter().chain(change.remove.iter()).map(|key| Intent::key(info.def.name(), key))
         });
         let wanted = row.map(Intent::row).into_iter().chain(keys);
         match self.claims.claim(namespace, wanted, self.reads.txn()) {
@@ -358,7 +358,7 @@ impl TransactionSink<'_> {
         }
         for (number, (_, change)) in unique() {
             let Some(index) = meta.indexes.get(number) else { continue };
-            for key in &change.add {
+            for key in change.add.iter() {
                 let before = by_kind!(&index.def, kind => kind.holder(self.reads, &index.table, key))?;
                 match by_kind!(&index.def, kind => kind.holder(&now, &index.table, key)) {
                     Ok(holder) if holder == before => {}

@@ -4,10 +4,11 @@
 
 use std::borrow::Cow;
 
+use bson::oid::ObjectId;
 use bson::{Bson, RawDocument};
 
 use treedb_query::access::Sink;
-use treedb_query::doc::{Collation, Origin};
+use treedb_query::doc::{Collation, Doc, Origin, Value};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::explain::Write;
 use treedb_query::query::expr::Variables;
@@ -209,6 +210,10 @@ fn collation_of(sink: &dyn Sink) -> Result<Collation> {
 
 /// The `_id` of a document that has one.
 pub(crate) fn id_of(document: &RawDocument) -> Result<Bson> {
+    let id = Doc::from(document).find(b"_id");
+    if let Some(Value::ObjectId(id)) = id.map(|id| id.value()) {
+        return Ok(Bson::ObjectId(ObjectId::from_bytes(*id)));
+    }
     match document.get("_id")? {
         Some(id) => Ok(Bson::try_from(id)?),
         None => Err(QueryError::new(ErrorCode::InvalidIdField, "the document has no _id")),

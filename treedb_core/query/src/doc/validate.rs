@@ -6,7 +6,7 @@
 
 use bson::RawDocument;
 
-use super::value::{kind, length, value_len};
+use super::value::{kind, length, name_end, value_len};
 use crate::error::{ErrorCode, QueryError, Result};
 
 /// Largest document that can be stored, in bytes: 16 MiB.
@@ -96,15 +96,10 @@ impl Walk {
             }
             pos += 1;
             let rest = bytes.get(pos..end).unwrap_or_default();
-            let mut high = 0;
-            let name_len = rest
-                .iter()
-                .position(|&byte| {
-                    high |= byte;
-                    byte == 0
-                })
-                .ok_or_else(|| wrong(at + pos, "field name without end"))?;
-            if !high.is_ascii() {
+            let Some((name_len, is_ascii)) = name_end(rest) else {
+                return Err(wrong(at + pos, "field name without end"));
+            };
+            if !is_ascii {
                 let name = rest.get(..name_len).unwrap_or_default();
                 utf8(name, at + pos, "field name is not UTF-8")?;
             }

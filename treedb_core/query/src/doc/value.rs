@@ -177,12 +177,41 @@ impl<'a> Iterator for Elements<'a> {
         if kind == 0 {
             return None;
         }
-        let end = rest.iter().position(|&byte| byte == 0)?;
-        let (name, rest) = (rest.get(..end)?, rest.get(end + 1..)?);
+        let (name, rest) = split_name(rest)?;
         let (bytes, rest) = rest.split_at_checked(value_len(kind, rest)?)?;
         self.rest = rest;
         Some(Element { name, kind, bytes })
     }
+}
+
+/// The bytes before the first NUL and those after it; `None` if there is none.
+#[inline]
+fn split_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (end, _) = name_end(bytes)?;
+    Some((bytes.get(..end)?, bytes.get(end + 1..)?))
+}
+
+/// Where the first NUL is, and whether all bytes before it are ASCII; `None` if there is none.
+#[inline]
+pub(super) fn name_end(bytes: &[u8]) -> Option<(usize, bool)> {
+    const LOW: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
+    // Most names are shorter than a word: one look at eight bytes finds their end.
+    if let Some(word) = bytes.first_chunk() {
+        let word = u64::from_le_bytes(*word);
+        // The lowest bit is that of the first 0: those above it may be of bytes that a borrow has reached.
+        let zeros = word.wrapping_sub(LOW) & !word & HIGH;
+        if zeros != 0 {
+            let before = (zeros & zeros.wrapping_neg()) - 1;
+            return Some((zeros.trailing_zeros() as usize / 8, word & before & HIGH == 0));
+        }
+    }
+    let mut high = 0;
+    let end = bytes.iter().position(|&byte| {
+        high |= byte;
+        byte == 0
+    })?;
+    Some((end, high.is_ascii()))
 }
 
 /// Bytes taken by a value of type `kind` at the start of `bytes`; `None` if it does not fit or the type is unknown.
@@ -365,5 +394,28 @@ impl<'a> Value<'a> {
             Value::Decimal(bytes) => super::number::Decimal::new(*bytes).as_integer(),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treedb_testing::Rng;
+
+    use super::*;
+
+    #[test]
+    fn a_name_ends_at_its_first_nul_whatever_is_around_it() {
+        let (mut rng, mut ended) = (Rng::new(3), 0);
+        for _ in 0..20_000 {
+            // Bytes that differ from 0 in one bit, and those that a borrow from above could change.
+            let bytes: Vec<u8> =
+                (0..rng.below(20)).map(|_| [0, 1, 0x7f, 0x80, 0x81, 0xff, b'a'][rng.below(7)]).collect();
+            let expected = bytes.iter().position(|&byte| byte == 0);
+            let found = split_name(&bytes);
+            assert_eq!(found, expected.map(|end| (&bytes[..end], &bytes[end + 1..])), "{bytes:?}");
+            assert_eq!(name_end(&bytes), expected.map(|end| (end, bytes[..end].is_ascii())), "{bytes:?}");
+            ended += usize::from(found.is_some());
+        }
+        assert!(ended > 10_000 && ended < 19_000, "{ended}");
     }
 }

@@ -21,6 +21,11 @@ impl Finger {
         Finger { path: Path::new(), leaf: PageId::NONE, last: false, sequential: false }
     }
 
+    /// A finger for keys in order that are likely to be in one leaf: it is tried from the second one on.
+    pub fn for_neighbours() -> Finger {
+        Finger { sequential: true, ..Finger::new() }
+    }
+
     /// Makes it point at nothing.
     #[inline]
     pub fn reset(&mut self) {

@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use crate::btree::{Tree, TreeRoot, Value};
+use crate::btree::{Finger, Tree, TreeRoot, Value};
 use crate::page::{PageSink, PageSource};
 use crate::{Error, Result};
 
@@ -244,21 +244,22 @@ pub(crate) fn create<S: PageSink>(
     let number = id.to_le_bytes();
     let highest = next_number(sink, catalog)? - 1;
     Tree::put(sink, catalog, &name_key(name), Value::inline(&number))?;
-    store(sink, catalog, id, &Record::new(kind))?;
+    store(sink, catalog, &mut Finger::new(), id, &Record::new(kind))?;
     if id > highest {
         Tree::put(sink, catalog, &HIGHEST, Value::inline(&number))?;
     }
     Ok(())
 }
 
-/// Stores what changed about a table.
+/// Stores what changed about a table. `finger` is where the table before is in the catalog, if several are stored.
 pub(crate) fn store<S: PageSink>(
     sink: &mut S,
     catalog: &mut TreeRoot,
+    finger: &mut Finger,
     id: u32,
     record: &Record,
 ) -> Result<()> {
-    Tree::put(sink, catalog, &number_key(id), Value::inline(&record.encode()))?;
+    Tree::put_at(sink, catalog, finger, &number_key(id), Value::inline(&record.encode()))?;
     Ok(())
 }
 

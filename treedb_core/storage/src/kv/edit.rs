@@ -485,8 +485,10 @@ impl Edit<'_> {
         let Writer { alloc, catalog, tables, .. } = &mut *self.writer;
         let _epoch = self.pager.enter_epoch();
         let mut sink = self.pager.writer(alloc);
+        // The records of a collection and its indexes are neighbours, and every commit stores them.
+        let mut finger = Finger::for_neighbours();
         for (&id, open) in tables.iter_mut().filter(|(_, open)| open.changed) {
-            catalog::store(&mut sink, catalog, id, &open.record)?;
+            catalog::store(&mut sink, catalog, &mut finger, id, &open.record)?;
             open.changed = false;
         }
         Ok(catalog.to_bytes())

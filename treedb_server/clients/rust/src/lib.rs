@@ -1,6 +1,6 @@
 //! Clients of TreeDB's native protocol, which `treedb serve --native HOST:PORT` speaks: one connection each. [`Client`] is blocking; with
 //! the feature `async` there is `AsyncClient` for tokio, whose calls are the same, without pipelines and streams: its tasks do not wait for each other
-//! anyway. For Linux.
+//! anyway. Tested on Linux; it compiles for other Unix systems and Windows.
 //!
 #![doc = concat!("```no_run\n", include_str!("../examples/films.rs"), "```")]
 //!

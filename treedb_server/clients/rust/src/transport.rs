@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+#[cfg(unix)]
 use rustix::net::{SendFlags, send};
 #[cfg(feature = "tls")]
 use rustls::ClientConnection;
@@ -25,9 +26,27 @@ pub(crate) enum Transport {
 /// Writes what there is room for.
 struct Unwaiting<'s>(&'s TcpStream);
 
+/// Says to `send` that it is not to wait, and not to end the process if the server has closed the connection.
+#[cfg(all(unix, not(target_vendor = "apple")))]
+const UNWAITING: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+
+/// The same. Of the second the standard library has told the socket, as there is no such flag.
+#[cfg(all(unix, target_vendor = "apple"))]
+const UNWAITING: SendFlags = SendFlags::DONTWAIT;
+
 impl Write for Unwaiting<'_> {
+    #[cfg(unix)]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(send(self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+        Ok(send(self.0, bytes, UNWAITING)?)
+    }
+
+    /// Windows has a mode of the socket for it, and no flag. Nothing else uses the socket meanwhile.
+    #[cfg(not(unix))]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.set_nonblocking(true)?;
+        let sent = self.0.write(bytes);
+        self.0.set_nonblocking(false)?;
+        sent
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -104,8 +104,10 @@ impl Session {
             }
             Kind::Insert(template) => {
                 let with = read(flags, rest, Ack::BITS | UNORDERED, InsertWith::read)?;
-                let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(with.rows.len()));
-                let (mut values, mut valid) = (Vec::new(), true);
+                // Where values are not repeated this is what is needed.
+                let room = template.room(with.rows.len(), rest.len()).min(fill.limit);
+                let (mut bytes, mut ends) = (Vec::with_capacity(room), Vec::with_capacity(with.rows.len()));
+                let (mut values, mut valid) = (Vec::with_capacity(statement.parameters), true);
                 for row in &with.rows {
                     let start = bytes.len();
                     fill.read(row, &mut values)?;
@@ -219,8 +221,11 @@ impl Fill<'_> {
     fn read<'v>(&self, values: &'v RawDocument, all: &mut Vec<Element<'v>>) -> Result<(), Failure> {
         checked(values)?;
         all.clear();
-        all.extend(Doc::from(values).elements().take(self.statement.parameters + 1));
-        if all.len() == self.statement.parameters {
+        let mut elements = Doc::from(values).elements();
+        for element in elements.by_ref().take(self.statement.parameters) {
+            all.push(element);
+        }
+        if elements.next().is_none() && all.len() == self.statement.parameters {
             return Ok(());
         }
         let there = Doc::from(values).elements().count();

@@ -306,6 +306,11 @@ impl Template {
         self.bytes.len() + self.steps.len() * size_of::<Step>()
     }
 
+    /// About the bytes that so many documents have with `values` bytes of values together, if no value is used twice.
+    pub(crate) fn room(&self, documents: usize, values: usize) -> usize {
+        documents.saturating_mul(self.bytes.len() + STEP_BYTES).saturating_add(values)
+    }
+
     /// The most bytes that so many documents have with `values` bytes of values together.
     pub(crate) fn most(&self, documents: usize, values: usize) -> usize {
         let mut uses = HashMap::<u16, usize>::new();

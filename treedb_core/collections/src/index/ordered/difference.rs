@@ -4,11 +4,11 @@ use bson::RawDocument;
 
 use treedb_query::access::RowId;
 use treedb_query::error::Result;
-use treedb_query::index::ordered::IndexDef;
+use treedb_query::index::ordered::{IndexDef, TypeBits};
 
 use super::entry::type_bits;
 use crate::catalog::namespace::Namespace;
-use crate::index::{Holder, IndexChange, Versions};
+use crate::index::{EntryList, Holder, IndexChange, Versions};
 
 /// The entries that a row gains and loses. Refuses a key that another row has in a unique index.
 #[inline]
@@ -24,30 +24,51 @@ pub(super) fn difference(
     {
         return Ok(change);
     }
-    let (mut old_keys, mut old_type_bits) = (Vec::new(), Vec::new());
-    if let Some(document) = old {
-        let keys = def.keys(document)?;
-        old_type_bits = type_bits(def, &keys, document);
-        old_keys = keys.keys;
-    }
-    let new_keys = match new {
-        Some(document) => {
-            let keys = def.keys(document)?;
-            change.multikey = keys.multikey;
-            change.type_bits = type_bits(def, &keys, document);
-            keys.keys
+    let (old_keys, new_keys) = (Keyed::of(def, old)?, Keyed::of(def, new)?);
+    (change.multikey, change.type_bits) = (new_keys.multikey, new_keys.type_bits);
+    (change.remove, change.add) = (old_keys.keys, new_keys.keys);
+    if !change.remove.is_empty() && !change.add.is_empty() {
+        let (before, now) = (change.remove, change.add);
+        let select = |from: &[Vec<u8>], among: &[Vec<u8>], wanted: bool| -> EntryList {
+            from.iter().filter(|key| among.binary_search(key).is_ok() == wanted).cloned().collect()
+        };
+        change.remove = select(&before, &now, false);
+        if old_keys.type_bits.stored() != change.type_bits.stored() {
+            change.retyped = select(&now, &before, true);
         }
-        None => Vec::new(),
-    };
-    change.remove = old_keys.iter().filter(|key| new_keys.binary_search(key).is_err()).cloned().collect();
-    if old_type_bits != change.type_bits {
-        change.retyped = new_keys.iter().filter(|key| old_keys.binary_search(key).is_ok()).cloned().collect();
+        change.add = select(&now, &before, false);
     }
-    change.add = new_keys.into_iter().filter(|key| old_keys.binary_search(key).is_err()).collect();
     for (key, document) in change.add.iter().zip(new.into_iter().cycle()) {
         check_key(namespace, def, key, row, document, holder)?;
     }
     Ok(change)
+}
+
+/// Bytes to reserve for an entry.
+const TYPICAL_ENTRY_LEN: usize = 64;
+
+/// What a document has in an index: nothing if there is no document.
+#[derive(Default)]
+struct Keyed {
+    keys: EntryList,
+    type_bits: TypeBits,
+    multikey: bool,
+}
+
+impl Keyed {
+    #[inline]
+    fn of(def: &IndexDef, document: Option<&RawDocument>) -> Result<Self> {
+        let Some(document) = document else { return Ok(Keyed::default()) };
+        let mut key = Vec::with_capacity(TYPICAL_ENTRY_LEN);
+        if let Some(lengths) = def.single(document, &mut key) {
+            let type_bits = TypeBits::of(key.get(lengths.key..).unwrap_or_default());
+            key.truncate(lengths.key);
+            return Ok(Keyed { keys: EntryList::One(key), type_bits, multikey: false });
+        }
+        let keys = def.all_keys(document)?;
+        let type_bits = TypeBits::of(&type_bits(def, &keys, document));
+        Ok(Keyed { keys: keys.keys.into_iter().collect(), type_bits, multikey: keys.multikey })
+    }
 }
 
 /// Refuses a key of `document` that a row other than `row` has in a unique index.

@@ -11,14 +11,15 @@ use treedb_query::access::RowId;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::{IndexDef, KeySet};
 
-use super::long_key::stored;
+use super::long_key::{is_long, stored};
 
-/// The stored key and value of the entry of `row` under `key`.
-pub(crate) fn entry(unique: bool, key: &[u8], row: RowId, type_bits: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let mut out = Vec::with_capacity(key.len() + 8 + type_bits.len());
-    let end = append_entry(unique, &stored(key), row, type_bits, &mut out);
-    let value = out.split_off(end);
-    (out, value)
+/// The entry of `row` under `key`: the stored key with the value behind it, and where that begins. Made of the key's own memory,
+/// because each write makes one for each index.
+#[inline]
+pub(crate) fn entry(unique: bool, key: Vec<u8>, row: RowId, type_bits: &[u8]) -> (Vec<u8>, usize) {
+    let mut out = if is_long(&key) { stored(&key).into_owned() } else { key };
+    let end = append_row(unique, row, type_bits, &mut out);
+    (out, end)
 }
 
 /// Appends the entry of `row` under the stored `key` to `out`: key, row, type bits. The row is the end of the entry's key or,
@@ -31,6 +32,12 @@ pub(crate) fn append_entry(
     out: &mut Vec<u8>,
 ) -> usize {
     out.extend_from_slice(key);
+    append_row(unique, row, type_bits, out)
+}
+
+/// What follows the key in an entry; returns where the value begins.
+#[inline]
+fn append_row(unique: bool, row: RowId, type_bits: &[u8], out: &mut Vec<u8>) -> usize {
     let before = out.len();
     out.extend_from_slice(&row.0.to_be_bytes());
     let end = if unique { before } else { out.len() };

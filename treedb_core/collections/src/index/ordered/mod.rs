@@ -60,11 +60,12 @@ impl Ordered<'_> {
 
     /// Removes the entry of `row` under `key`. Does nothing if no row or another one has the key: an index that is being built
     /// does not have all entries.
-    fn remove_entry(self, txn: &mut WriteTxn, key: &[u8], row: RowId) -> Result<()> {
-        if self.def.unique && self.holder_of(txn, &stored(key))? != Some(row) {
+    fn remove_entry(self, txn: &mut WriteTxn, key: Vec<u8>, row: RowId) -> Result<()> {
+        if self.def.unique && self.holder_of(txn, &stored(&key))? != Some(row) {
             return Ok(());
         }
-        txn.delete(self.table, &entry(self.def.unique, key, row, &[]).0)?;
+        let (entry, end) = entry(self.def.unique, key, row, &[]);
+        txn.delete(self.table, entry.get(..end).unwrap_or_default())?;
         Ok(())
     }
 
@@ -90,16 +91,17 @@ impl IndexKind for IndexDef {
         txn: &mut WriteTxn,
         table: &Table,
         row: RowId,
-        change: &IndexChange,
+        change: IndexChange,
     ) -> Result<IndexFlags> {
-        for key in &change.remove {
+        for key in change.remove {
             Ordered { def: self, table }.remove_entry(txn, key, row)?;
         }
-        for key in change.add.iter().chain(&change.retyped) {
-            let (key, value) = entry(self.unique, key, row, &change.type_bits);
-            txn.put(table, &key, &value)?;
-        }
         let shortened = change.add.iter().any(|key| is_long(key));
+        for key in change.add.into_iter().chain(change.retyped) {
+            let (entry, end) = entry(self.unique, key, row, change.type_bits.stored());
+            let (key, value) = entry.split_at_checked(end).unwrap_or_default();
+            txn.put(table, key, value)?;
+        }
         Ok(IndexFlags { multikey: change.multikey, shortened, ..IndexFlags::default() })
     }
 

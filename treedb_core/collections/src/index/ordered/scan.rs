@@ -34,10 +34,11 @@ impl<R: Reads> View<'_, R> {
                 }
             }
             Some((key, row)) => {
-                let last = entry(index.def.unique, key, row, &[]).0;
+                let (entry, end) = entry(index.def.unique, key.to_vec(), row, &[]);
+                let last = entry.get(..end).unwrap_or_default();
                 match direction {
-                    Direction::Forward => cursor.seek(&last)? && skip_key(&mut cursor, direction, &last)?,
-                    Direction::Backward => seek_before(&mut cursor, Some(&last))?,
+                    Direction::Forward => cursor.seek(last)? && skip_key(&mut cursor, direction, last)?,
+                    Direction::Backward => seek_before(&mut cursor, Some(last))?,
                 }
             }
             None => match direction {

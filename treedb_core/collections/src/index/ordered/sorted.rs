@@ -66,7 +66,7 @@ impl Entries {
             self.spans.push(EntrySpan { at, key, type_bits: lengths.type_bits, document: number });
             return Ok(flags);
         }
-        let keys = def.keys(document).map_err(drop)?;
+        let keys = def.all_keys(document).map_err(drop)?;
         let type_bits = type_bits(def, &keys, document);
         let mut flags = IndexFlags { multikey: keys.multikey, ..IndexFlags::default() };
         for key in &keys.keys {

@@ -105,7 +105,7 @@ impl IndexKind for VectorDef {
         txn: &mut WriteTxn,
         table: &Table,
         row: RowId,
-        change: &IndexChange,
+        change: IndexChange,
     ) -> Result<IndexFlags> {
         let old: BTreeMap<u32, &[u8]> = parts_of(self, change.remove.first()).collect();
         let new: BTreeMap<u32, &[u8]> = parts_of(self, change.add.first()).collect();

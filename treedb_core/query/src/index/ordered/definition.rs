@@ -270,7 +270,7 @@ impl IndexDef {
 
     fn is_id_pattern(&self) -> bool {
         matches!(self.keys.as_slice(), [KeyPart { path, direction: SortOrder::Ascending }] if path.as_str() == "_id")
-            && self.options.kind == Kind::Values
+            && self.options.kind.is_values()
     }
 
     /// Parses a key pattern of any kind of index.
@@ -281,7 +281,7 @@ impl IndexDef {
             let path = element.name_str();
             let direction = match element.value() {
                 Value::String(b"hashed") => {
-                    if kind != Kind::Values {
+                    if !kind.is_values() {
                         return Err(QueryError::new(
                             ErrorCode::Location31303,
                             "A maximum of one index field is allowed to be hashed",
@@ -333,7 +333,7 @@ impl IndexDef {
                 return Err(cannot_create(format!("Index keys cannot name the field '{path}' twice.")));
             }
             if let Some(wildcard) = wildcard {
-                if kind != Kind::Values {
+                if !kind.is_values() {
                     return Err(cannot_create(format!("A wildcard index cannot be hashed (field '{path}')")));
                 }
                 kind = Kind::Wildcard(wildcard);
@@ -486,7 +486,7 @@ impl IndexDef {
     /// True if a key consists of the encodings of the fields' values: for an index that is not hashed, not a
     /// wildcard and has no collation.
     pub fn holds_values(&self) -> bool {
-        self.options.kind == Kind::Values && self.options.collation.is_simple()
+        self.options.kind.is_values() && self.options.collation.is_simple()
     }
 
     /// The fields that are locations; none in an index of another kind.

@@ -50,8 +50,11 @@ impl IndexDef {
         }
     }
 
-    /// [`IndexDef::keys`] for any number of keys.
-    pub(super) fn all_keys(&self, doc: &RawDocument) -> Result<KeySet> {
+    /// [`IndexDef::keys`] of a document for which [`IndexDef::single`] has no key: any number of keys.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn all_keys(&self, doc: &RawDocument) -> Result<KeySet> {
         if let Some(partial) = &self.options.partial
             && !partial.covers(doc)?
         {

@@ -34,5 +34,5 @@ pub use geo_keys::GeoFields;
 pub use keys::{KeySet, hashed, keys_of};
 pub use options::{Covers, IndexOptions, Kind, Partial};
 pub(crate) use type_bits::restored;
-pub use type_bits::{FETCH, OtherTypes, type_bits_of};
+pub use type_bits::{FETCH, OtherTypes, TypeBits, type_bits_of};
 pub use wildcard::{Wildcard, path_prefix};

@@ -48,6 +48,14 @@ pub enum Kind {
     Geo(GeoFields),
 }
 
+impl Kind {
+    /// True if keys consist of the values of the fields. Each write asks this of each index, so it compares nothing else.
+    #[inline]
+    pub fn is_values(&self) -> bool {
+        matches!(self, Kind::Values)
+    }
+}
+
 /// The condition of a partial index: which documents have entries.
 pub trait Covers: Any + fmt::Debug + Send + Sync {
     /// True if `doc` has entries.

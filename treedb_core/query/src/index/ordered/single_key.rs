@@ -3,9 +3,8 @@
 
 use bson::RawDocument;
 
-use super::definition::{IndexDef, MAX_KEY_PARTS};
-use super::options::Kind;
-use super::type_bits::{shortened, type_bits_of};
+use super::definition::IndexDef;
+use super::type_bits::{TypeBits, type_bits_of};
 use crate::doc::{Doc, Element, Path, Value};
 
 /// The lengths of a key and of its type bits, which follow each other in a buffer.
@@ -23,7 +22,7 @@ impl IndexDef {
     /// keys then.
     pub fn single(&self, doc: &RawDocument, out: &mut Vec<u8>) -> Option<KeyLengths> {
         let options = &self.options;
-        if options.kind != Kind::Values || options.partial.is_some() {
+        if !options.kind.is_values() || options.partial.is_some() {
             return None;
         }
         let (start, with_type_bits) = (out.len(), self.holds_values());
@@ -49,7 +48,7 @@ impl IndexDef {
         }
         let key = out.len() - start;
         if with_type_bits {
-            out.extend_from_slice(type_bits.bytes());
+            out.extend_from_slice(type_bits.stored());
         }
         Some(KeyLengths { key, type_bits: out.len() - start - key })
     }
@@ -69,31 +68,6 @@ fn single_value<'a>(path: &Path, doc: Doc<'a>) -> Result<Option<Element<'a>>, ()
         }
     }
     if matches!(value, Value::Array(_)) { Err(()) } else { Ok(found) }
-}
-
-/// The type bits of a key: one byte for each field.
-struct TypeBits {
-    bytes: [u8; MAX_KEY_PARTS],
-    count: usize,
-}
-
-impl Default for TypeBits {
-    fn default() -> Self {
-        TypeBits { bytes: [0; MAX_KEY_PARTS], count: 0 }
-    }
-}
-
-impl TypeBits {
-    fn push(&mut self, bits: u8) {
-        if let Some(slot) = self.bytes.get_mut(self.count) {
-            *slot = bits;
-            self.count += 1;
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        shortened(self.bytes.get(..self.count).unwrap_or_default())
-    }
 }
 
 #[cfg(test)]

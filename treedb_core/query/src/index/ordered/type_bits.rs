@@ -19,7 +19,7 @@
 
 use bson::RawDocument;
 
-use super::definition::IndexDef;
+use super::definition::{IndexDef, MAX_KEY_PARTS};
 use crate::doc::key_decode::decode;
 use crate::doc::{Doc, Value};
 
@@ -109,17 +109,49 @@ pub fn type_bits_of(value: Option<Value<'_>>) -> u8 {
     }
 }
 
+/// The type bits of a key, one byte for each field: without memory of their own, because each write has those of each index.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TypeBits {
+    bytes: [u8; MAX_KEY_PARTS],
+    count: usize,
+}
+
+impl TypeBits {
+    /// Those of an entry.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut all = TypeBits::default();
+        bytes.iter().for_each(|bits| all.push(*bits));
+        all
+    }
+
+    /// Adds those of the next field.
+    #[inline]
+    pub(super) fn push(&mut self, bits: u8) {
+        if let Some(slot) = self.bytes.get_mut(self.count) {
+            *slot = bits;
+            self.count += 1;
+        }
+    }
+
+    /// As they are stored in an entry.
+    #[inline]
+    pub fn stored(&self) -> &[u8] {
+        shortened(self.bytes.get(..self.count).unwrap_or_default())
+    }
+}
+
 impl IndexDef {
     /// The type bits of the only entry of `doc`, which has no array on the index's paths.
     pub fn type_bits(&self, doc: &RawDocument) -> Vec<u8> {
         let doc = Doc::from(doc);
-        let type_bits: Vec<u8> = self.keys.iter().map(|part| type_bits_of(part.path.get(doc))).collect();
-        shortened(&type_bits).to_vec()
+        let mut type_bits = TypeBits::default();
+        self.keys.iter().for_each(|part| type_bits.push(type_bits_of(part.path.get(doc))));
+        type_bits.stored().to_vec()
     }
 }
 
 /// `type_bits` as they are stored: a single zero if all are zero.
-pub(super) fn shortened(type_bits: &[u8]) -> &[u8] {
+fn shortened(type_bits: &[u8]) -> &[u8] {
     match type_bits {
         [first, ..] if type_bits.iter().all(|bits| *bits == DEFAULT) => std::slice::from_ref(first),
         type_bits => type_bits,

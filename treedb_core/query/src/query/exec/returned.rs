@@ -10,7 +10,6 @@ use crate::access::{RowId, Source};
 use crate::doc::write::Writer;
 use crate::doc::{Doc, Value};
 use crate::error::{ErrorCode, QueryError, Result};
-use crate::index::ordered::Kind;
 use crate::query::{Path, Plan, Query, Returns};
 
 use super::execution::project;
@@ -82,7 +81,7 @@ fn key_paths(source: &dyn Source, plan: &Plan) -> Result<Vec<crate::doc::Path>> 
     let Path::Index { index, .. } = &plan.path else { return Ok(Vec::new()) };
     let Some(info) = source.indexes().get(*index) else { return Ok(Vec::new()) };
     match info.def.as_ordered() {
-        Some(def) if !info.multikey && matches!(def.options.kind, Kind::Values) => {
+        Some(def) if !info.multikey && def.options.kind.is_values() => {
             Ok(def.keys.iter().map(|part| part.path.clone()).collect())
         }
         _ => Err(QueryError::new(

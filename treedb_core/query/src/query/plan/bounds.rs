@@ -7,7 +7,7 @@ use crate::access::{Direction, IndexInfo, KeyRange};
 use crate::doc::Doc;
 use crate::doc::key::invert;
 use crate::error::{ErrorCode, QueryError, Result};
-use crate::index::ordered::{IndexDef, Kind, SortOrder};
+use crate::index::ordered::{IndexDef, SortOrder};
 
 use super::{KeyBounds, KeyPredicate, Path, Plan, Query};
 
@@ -41,7 +41,7 @@ pub(super) fn plan(index: &IndexInfo, number: usize, query: &Query) -> Result<Pl
             format!("The index chosen is not compatible with min/max: {why}"),
         )
     };
-    let Some(def) = index.def.as_ordered().filter(|def| matches!(def.options.kind, Kind::Values)) else {
+    let Some(def) = index.def.as_ordered().filter(|def| def.options.kind.is_values()) else {
         return Err(unfit("its keys are not in the order of the values"));
     };
     let KeyBounds { min, max } = &query.bounds;

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use crate::access::statistics::PathStatistics;
 use crate::access::{IndexInfo, Source};
 use crate::doc::Path;
-use crate::index::ordered::{IndexDef, KeyPart, Kind, SortOrder};
+use crate::index::ordered::{IndexDef, KeyPart, SortOrder};
 use crate::query::Query;
 use crate::query::filter::{Node, Op};
 
@@ -148,7 +148,7 @@ impl Values {
         let begins = |index: &IndexInfo| {
             let Some(def) = index.def.as_ordered() else { return false };
             let options = &def.options;
-            options.kind == Kind::Values
+            options.kind.is_values()
                 && !options.sparse
                 && options.partial.is_none()
                 && options.collation.is_simple()

@@ -246,7 +246,7 @@ pub(in crate::query) fn choose(source: &dyn Source, query: &Query, conditions: &
 
 /// True if every row with a value has an entry whose key begins with the encoding of the value.
 fn holds_plain_values(def: &IndexDef) -> bool {
-    def.options.kind == Kind::Values && def.options.partial.is_none() && def.options.collation.is_simple()
+    def.options.kind.is_values() && def.options.partial.is_none() && def.options.collation.is_simple()
 }
 
 /// The element of a document with exactly one: length, element, NUL.
