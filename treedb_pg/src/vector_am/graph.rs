@@ -492,6 +492,24 @@ impl Nodes for Graph<'_> {
         Ok(())
     }
 
+    fn scored_links_above(
+        &self,
+        query: &Option<Query<'_>>,
+        (node, level): (u32, u8),
+        (links, scores): (&mut Vec<u32>, &mut Vec<f32>),
+    ) -> Result<(), Infallible> {
+        check_for_interrupts!();
+        let is_remembered = self.remembering(query).is_some_and(|query| {
+            let by = (&self.layout, &self.kernels);
+            self.known.upper.borrow_mut().scored_links(by, query, (node, level), (links, scores))
+        });
+        if !is_remembered {
+            self.links(node, level, links)?;
+            self.scores(query, links, scores)?;
+        }
+        Ok(())
+    }
+
     fn tied_are_copies(&self) -> bool {
         !self.layout.metric.is_of_bits()
     }
