@@ -233,7 +233,7 @@ impl Layout {
     /// Where only the way to the nearest ones is looked for, vectors are compared by codes of 8 bits, or of bits. Not where lengths
     /// count: codes do not tell vectors apart that have much in common.
     pub(super) fn compares_codes(&self) -> bool {
-        (self.dimensions > EXACT && self.metric == Metric::Cosine) || self.metric.is_of_bits()
+        (self.dimensions >= CODED && self.metric == Metric::Cosine) || self.metric.is_of_bits()
     }
 
     /// Whether searches find nodes in the order of the distance: by their vectors, computed as the operators do.

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use std::ops::Range;
 
 use treedb_vector::code::{self, Coded, Factors, code_bytes};
 use treedb_vector::element::Element;
@@ -32,9 +33,16 @@ pub(super) struct Upper {
     floats: Vec<f32>,
     /// Those of the codes.
     factors: Vec<Factors>,
-    links: HashMap<(u32, u8), Vec<u32>, BuildHasherDefault<NodeHasher>>,
+    /// Where the links of nodes in a level are among those that follow.
+    links: HashMap<(u32, u8), Range<usize>, BuildHasherDefault<NodeHasher>>,
+    linked: Vec<u32>,
+    /// The places of their vectors, as far as they were looked for: [`UNKNOWN`] otherwise.
+    linked_at: Vec<u32>,
     bytes: usize,
 }
+
+/// The place of a vector that was not looked for, or not found.
+const UNKNOWN: u32 = u32::MAX;
 
 impl Upper {
     /// Forgets what is of another generation.
@@ -53,18 +61,25 @@ impl Upper {
         self.floats.clear();
         self.factors.clear();
         self.links.clear();
+        self.linked.clear();
+        self.linked_at.clear();
         self.bytes = 0;
     }
 
     /// Where the vector of a node is, which is asked for before it is needed.
     pub(super) fn find(&self, layout: &Layout, node: u32) -> Option<usize> {
         let place = self.places.get(&node).copied()?;
+        self.prefetch(layout, place);
+        Some(place)
+    }
+
+    #[inline]
+    fn prefetch(&self, layout: &Layout, place: usize) {
         if layout.compares_codes() {
             kernel::prefetch(self.codes(layout, place));
         } else {
             kernel::prefetch(self.vector(layout, place));
         }
-        Some(place)
     }
 
     /// How far the vector at a place is from a query.
@@ -89,7 +104,37 @@ impl Upper {
     }
 
     pub(super) fn links(&self, node: u32, level: u8) -> Option<&[u32]> {
-        self.links.get(&(node, level)).map(Vec::as_slice)
+        self.linked.get(self.links.get(&(node, level))?.clone())
+    }
+
+    /// Writes the links of a node in a level over `links`, and their scores over `scores`; false if not all of that is remembered.
+    pub(super) fn scored_links(
+        &mut self,
+        (layout, kernels): (&Layout, &Kernels),
+        query: &Query<'_>,
+        (node, level): (u32, u8),
+        (links, scores): (&mut Vec<u32>, &mut Vec<f32>),
+    ) -> bool {
+        let Some(range) = self.links.get(&(node, level)).cloned() else { return false };
+        let (Some(linked), Some(places)) =
+            (self.linked.get(range.clone()), self.linked_at.get_mut(range.clone()))
+        else {
+            return false;
+        };
+        for (place, node) in places.iter_mut().zip(linked).filter(|(place, _)| **place == UNKNOWN) {
+            match self.places.get(node) {
+                Some(found) => *place = *found as u32,
+                None => return false,
+            }
+        }
+        let places = self.linked_at.get(range).unwrap_or(&[]);
+        // All are asked for before the first of them is needed.
+        places.iter().for_each(|place| self.prefetch(layout, *place as usize));
+        links.clear();
+        links.extend_from_slice(linked);
+        scores.clear();
+        scores.extend(places.iter().map(|place| self.score(layout, kernels, query, *place as usize)));
+        true
     }
 
     /// Makes room for so many bytes; false if there is none, or nothing is to be remembered now.
@@ -118,8 +163,11 @@ impl Upper {
     }
 
     pub(super) fn add_links(&mut self, node: u32, level: u8, links: &[u32]) {
-        if self.take(size_of_val(links)) {
-            self.links.insert((node, level), links.to_vec());
+        if self.take(2 * size_of_val(links)) {
+            let from = self.linked.len();
+            self.linked.extend_from_slice(links);
+            self.linked_at.resize(self.linked.len(), UNKNOWN);
+            self.links.insert((node, level), from..self.linked.len());
         }
     }
 }

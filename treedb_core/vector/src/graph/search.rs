@@ -134,9 +134,8 @@ pub(super) fn descend<S: Nodes>(
 ) -> Result<(f32, S::Node), S::Error> {
     loop {
         let from = nearest.1;
-        store.links(from, level, links)?;
+        store.scored_links_above(query, (from, level), (links, scores))?;
         *compared += links.len();
-        store.scores(query, links, scores)?;
         for (node, score) in links.iter().zip(scores.iter()) {
             if *score < nearest.0 {
                 nearest = (*score, *node);

@@ -63,6 +63,17 @@ pub trait Nodes {
         }
         Ok(())
     }
+    /// Writes the nodes that a node links to in a level above 0 over `links`, and their scores over `scores`. A store that
+    /// remembers those levels can do that with less work than one after the other.
+    fn scored_links_above(
+        &self,
+        query: &Self::Query<'_>,
+        (node, level): (Self::Node, u8),
+        (links, scores): (&mut Vec<Self::Node>, &mut Vec<f32>),
+    ) -> Result<(), Self::Error> {
+        self.links(node, level, links)?;
+        self.scores(query, links, scores)
+    }
     /// Whether nodes with exactly the same score are likely to have the same vector, as it is where elements are not just bits.
     fn tied_are_copies(&self) -> bool {
         true
