@@ -211,6 +211,8 @@ impl Walk {
             score: *score,
             error: 0.0,
         }));
+        self.met.make_room(&estimates);
+        self.met.fetch(&estimates);
         self.meet(&estimates);
         self.estimates = estimates;
         for (score, node) in nodes {
@@ -316,6 +318,7 @@ impl Walk {
         // A few more than may be met, as when a node is expanded: most of the listed ones may be known already.
         let count = APPROACHED.max(distant.count / SHARE).min(most.max(APPROACHED));
         let nearest = distant.take_nearest(count, self.caution);
+        self.met.make_room(nearest);
         self.met.fetch(nearest);
         self.meet(nearest);
         self.horizon = distant.least;
@@ -385,36 +388,40 @@ impl Walk {
         self.results.take()
     }
 
-    /// Puts the estimates of nodes aside that have not been met, and are too far to be; returns how many there are of the others, which
-    /// come first then.
+    /// Puts the estimates of nodes aside that have not been met, and are too far to be; returns how many there are of the others that have
+    /// not been expanded, which come first then.
     fn keep_near(&mut self, estimates: &mut [Estimate<u32>]) -> usize {
         let Walk { met, distant, horizon, caution, .. } = self;
+        met.make_room(estimates);
         met.fetch(estimates);
         distant.make_room(estimates.len(), *caution, |node| met.find(node).is_some());
         let mut near = 0;
         for at in 0..estimates.len() {
             let Some(estimate) = estimates.get(at).copied() else { break };
-            let is_far = (estimate.key(DISTANT) > *horizon) & met.find(estimate.node).is_none();
+            let (place, after) = met.look_up(at, estimate.node);
+            let is_far = (estimate.key(DISTANT) > *horizon) & (after == 0);
             if let Some(place) = estimates.get_mut(near) {
                 *place = estimate;
             }
-            near += usize::from(!is_far);
+            met.begin_at(near, place);
+            // What has been expanded has its score, and leads to nothing new.
+            near += usize::from(!is_far & (after < EXPANDED));
             distant.add_if(is_far, estimate, *caution);
         }
         near
     }
 
-    /// Makes nodes candidates, or candidates with other estimates.
+    /// Makes nodes candidates, or candidates with other estimates, after [`Met::fetch`] or [`Walk::keep_near`].
     fn meet(&mut self, estimates: &[Estimate<u32>]) {
         let Walk { met, waiting, moved, caution, limit, .. } = self;
-        met.make_room(estimates);
         let (known, mut waits) = (met.count, waiting.len());
         // Room for all of them: what is written beyond the last one is written over.
         waiting.resize(waits + estimates.len(), Candidate::default());
         moved.resize(moved.len().max(estimates.len()), 0);
         let (mut moves, mut least) = (0, self.least);
-        for estimate in estimates {
-            let Meeting { at, key, is_moved, is_waiting, is_far } = met.meet(estimate, *caution, *limit);
+        for (turn, estimate) in estimates.iter().enumerate() {
+            let Meeting { at, key, is_moved, is_waiting, is_far } =
+                met.meet(turn, estimate, *caution, *limit);
             if let Some(place) = moved.get_mut(moves) {
                 *place = at;
             }
@@ -471,7 +478,7 @@ impl Walk {
         (at, node, score): (u32, u32, f32),
         follow: bool,
     ) -> Result<(), S::Error> {
-        self.met.set_state(at, State::Expanded);
+        self.met.expand(at, node);
         let mut estimates = std::mem::take(&mut self.estimates);
         let score = match store.estimates(query, node, &mut estimates)? {
             Some(score) => {
@@ -486,6 +493,8 @@ impl Walk {
                 if follow {
                     // Not to be compared again.
                     self.compare(store, query, node, &mut estimates)?;
+                    self.met.make_room(&estimates);
+                    self.met.fetch(&estimates);
                     self.meet(&estimates);
                 }
                 score
@@ -777,9 +786,14 @@ struct Met {
     /// There is one more at least than have been met.
     nodes: Vec<Known>,
     count: usize,
-    /// Nodes, and their places in the list after 1; 0 is a free place.
+    /// Nodes, and their places in the list after 1, plus [`EXPANDED`] for those that have been; 0 is a free place.
     places: Vec<(u32, u32)>,
+    /// Where to look for each of the nodes that are met next.
+    begins: Vec<u32>,
 }
+
+/// More than the place of any node in the list.
+const EXPANDED: u32 = 1 << 31;
 
 /// Places of an empty table: few, so that emptying it takes no time.
 const PLACES: usize = 2048;
@@ -802,20 +816,47 @@ impl Met {
         (u64::from(node).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & places.len().wrapping_sub(1)
     }
 
-    /// The place that a node has, or would have.
+    /// The place that a node has, or would have, at `from` or after it.
     #[inline]
-    fn place(places: &[(u32, u32)], node: u32) -> usize {
-        let mask = places.len().wrapping_sub(1);
-        let mut at = Met::first_place(places, node);
-        while places.get(at).is_some_and(|(known, after)| *known != node && *after != 0) {
+    fn place(&self, from: usize, node: u32) -> usize {
+        let mask = self.places.len().wrapping_sub(1);
+        let mut at = from;
+        while self.places.get(at).is_some_and(|(known, after)| *known != node && *after != 0) {
             at = (at + 1) & mask;
         }
         at
     }
 
+    /// The place of the node that [`Met::fetch`] was given as this one, and its place in the list after 1 ([`EXPANDED`]); 0 if it has
+    /// not been met.
+    #[inline]
+    fn look_up(&self, turn: usize, node: u32) -> (u32, u32) {
+        let from = self.begins.get(turn).map_or(0, |begin| *begin as usize);
+        let place = self.place(from, node);
+        (place as u32, self.places.get(place).map_or(0, |(_, after)| *after))
+    }
+
+    /// Lets a node that is met next be looked for from a place on.
+    #[inline]
+    fn begin_at(&mut self, turn: usize, place: u32) {
+        if let Some(begin) = self.begins.get_mut(turn) {
+            *begin = place;
+        }
+    }
+
+    /// Makes a node, which has been met, one that has been expanded.
+    fn expand(&mut self, at: u32, node: u32) {
+        self.set_state(at, State::Expanded);
+        let place = self.place(Met::first_place(&self.places, node), node);
+        if let Some((_, after)) = self.places.get_mut(place) {
+            *after |= EXPANDED;
+        }
+    }
+
     /// Where in the list a node is.
     fn find(&self, node: u32) -> Option<u32> {
-        self.places.get(Met::place(&self.places, node))?.1.checked_sub(1)
+        let (_, after) = self.places.get(self.place(Met::first_place(&self.places, node), node))?;
+        (after & !EXPANDED).checked_sub(1)
     }
 
     fn known(&self, at: u32) -> Option<Known> {
@@ -845,10 +886,12 @@ impl Met {
         if 2 * most >= self.places.len() {
             self.places.clear();
             self.places.resize((4 * most).next_power_of_two().max(PLACES), (0, 0));
-            for (known, after) in self.nodes.iter().take(self.count).zip(1..) {
-                let at = Met::place(&self.places, known.node);
-                if let Some(place) = self.places.get_mut(at) {
-                    *place = (known.node, after);
+            for (at, after) in (0..self.count).zip(1..) {
+                let Some(Known { node, state, .. }) = self.nodes.get(at).copied() else { break };
+                let place = self.place(Met::first_place(&self.places, node), node);
+                let expanded = if state == State::Expanded { EXPANDED } else { 0 };
+                if let Some(place) = self.places.get_mut(place) {
+                    *place = (node, after | expanded);
                 }
             }
         }
@@ -858,24 +901,30 @@ impl Met {
     }
 
     /// Asks for the places of nodes before the first of them is needed.
-    fn fetch(&self, new: &[Estimate<u32>]) {
-        for estimate in new {
-            if let Some(place) = self.places.get(Met::first_place(&self.places, estimate.node)) {
+    fn fetch(&mut self, new: &[Estimate<u32>]) {
+        let Met { places, begins, .. } = self;
+        begins.clear();
+        begins.extend(new.iter().map(|estimate| {
+            let begin = Met::first_place(places, estimate.node);
+            if let Some(place) = places.get(begin) {
                 kernel::prefetch(std::slice::from_ref(place));
             }
-        }
+            begin as u32
+        }));
     }
 
     /// Makes another estimate part of what is known of a node: of several, it is the mean, weighted by the squares of the
-    /// others' errors. What is known exactly stays as it is. There is room for one more node.
+    /// others' errors. What is known exactly stays as it is. There is room for one more node, which is looked for where
+    /// [`Met::fetch`] has said, or [`Met::begin_at`].
     #[inline]
-    fn meet(&mut self, new: &Estimate<u32>, caution: f32, limit: f32) -> Meeting {
+    fn meet(&mut self, turn: usize, new: &Estimate<u32>, caution: f32, limit: f32) -> Meeting {
         let nowhere = Meeting { at: 0, key: 0.0, is_moved: false, is_waiting: false, is_far: false };
-        let place = Met::place(&self.places, new.node);
-        let Some((node, after)) = self.places.get_mut(place) else { return nowhere };
+        // One that was met just now may have taken the place.
+        let (place, _) = self.look_up(turn, new.node);
+        let Some((node, after)) = self.places.get_mut(place as usize) else { return nowhere };
         let is_new = *after == 0;
-        let at = if is_new { self.count } else { *after as usize - 1 };
-        (*node, *after) = (new.node, at as u32 + 1);
+        let at = if is_new { self.count } else { (*after & !EXPANDED) as usize - 1 };
+        (*node, *after) = (new.node, if is_new { at as u32 + 1 } else { *after });
         self.count += usize::from(is_new);
         let Some(known) = self.nodes.get_mut(at) else { return nowhere };
         let [least, most] = VARIANCES;
@@ -905,6 +954,34 @@ impl Met {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn new_nodes_that_belong_in_one_place_of_the_table_are_both_met() {
+        let mut met = Met::default();
+        met.clear();
+        let place = |node| Met::first_place(&met.places, node);
+        let other = (2..).find(|node| place(*node) == place(1)).unwrap_or_default();
+        let new = [1, other, 1].map(|node| Estimate { node, score: 2.0, error: 0.5 });
+        met.make_room(&new);
+        met.fetch(&new);
+        for (turn, estimate) in new.iter().enumerate() {
+            // Before the first of them is met.
+            let (place, after) = met.look_up(turn, estimate.node);
+            met.begin_at(turn, place);
+            assert_eq!(after, 0);
+        }
+        for (turn, estimate) in new.iter().enumerate() {
+            met.meet(turn, estimate, 0.0, f32::INFINITY);
+        }
+        assert_eq!((met.count, met.find(1), met.find(other)), (2, Some(0), Some(1)));
+        met.expand(1, other);
+        assert_eq!((met.find(other), met.expanded().collect::<Vec<_>>()), (Some(1), vec![other]));
+        assert!(met.look_up(1, other).1 >= EXPANDED && met.look_up(0, 1).1 < EXPANDED);
+        // A larger table says so too.
+        met.make_room(&vec![Estimate::default(); PLACES]);
+        met.fetch(&new);
+        assert!(met.look_up(1, other).1 >= EXPANDED && met.look_up(0, 1).1 < EXPANDED);
+    }
 
     #[test]
     fn a_long_list_of_distant_nodes_keeps_the_nearest_estimate_of_each_that_has_not_been_met() {
