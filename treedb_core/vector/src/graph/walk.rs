@@ -54,6 +54,8 @@ const GOING_ON: f32 = 1.0;
 
 /// Candidates that are kept in order beyond those that are wanted, and half as many as these: scores are not in the order of estimates.
 const SPARE: usize = 8;
+/// A search goes on once so many results have been taken away: before that, as few are put in order as if it were about to end.
+const MANY: usize = 32;
 /// A search that goes on keeps at least so many, and this share of those that wait, so that it need not look through all of
 /// them for each.
 const BATCH: usize = 64;
@@ -86,8 +88,8 @@ pub struct Walk {
     /// How many nodes have been met, and compared with the query in the levels above.
     compared: usize,
     caution: f32,
-    /// Results have been taken away: more are asked for than the search began for.
-    goes_on: bool,
+    /// Results that have been taken away.
+    taken: usize,
     /// A node was removed before its links were read: what they led to may not have been met.
     lost: bool,
     /// Nodes that were expanded before the search began again, and how often it did.
@@ -184,7 +186,7 @@ impl Walk {
         self.results.clear();
         self.met.clear();
         self.before.clear();
-        (self.compared, self.caution, self.goes_on) = (0, FIRST, false);
+        (self.compared, self.caution, self.taken) = (0, FIRST, 0);
         (self.lost, self.tries) = (false, 0);
         self.begin_candidates();
     }
@@ -289,9 +291,14 @@ impl Walk {
         }
     }
 
+    /// Whether so many results have been taken away that many more may be.
+    fn goes_on(&self) -> bool {
+        self.taken >= MANY
+    }
+
     /// How many candidates are kept in order.
     fn room(&self, wanted: usize) -> usize {
-        let spare = if self.goes_on { BATCH.max(self.waiting.len() / SHARE) } else { SPARE + wanted / 2 };
+        let spare = if self.goes_on() { BATCH.max(self.waiting.len() / SHARE) } else { SPARE + wanted / 2 };
         wanted.saturating_sub(self.results.near.len()) + spare
     }
 
@@ -307,7 +314,7 @@ impl Walk {
             self.waiting.push(candidate);
         }
         self.limit = self.candidates.nearest_last.first().map_or(self.limit, |last| last.key);
-        if !self.goes_on {
+        if !self.goes_on() {
             self.horizon = self.limit;
         }
     }
@@ -316,7 +323,8 @@ impl Walk {
     fn approach(&mut self, most: usize) {
         let mut distant = std::mem::take(&mut self.distant);
         // A few more than may be met, as when a node is expanded: most of the listed ones may be known already.
-        let count = APPROACHED.max(distant.count / SHARE).min(most.max(APPROACHED));
+        let least = if self.goes_on() { APPROACHED } else { STEP };
+        let count = least.max(distant.count / SHARE).min(most.max(APPROACHED));
         let nearest = distant.take_nearest(count, self.caution);
         self.met.make_room(nearest);
         self.met.fetch(nearest);
@@ -384,8 +392,9 @@ impl Walk {
 
     /// Takes the nearest result away.
     pub fn take(&mut self) -> Option<Scored> {
-        self.goes_on = true;
-        self.results.take()
+        let taken = self.results.take();
+        self.taken += usize::from(taken.is_some());
+        taken
     }
 
     /// Puts the estimates of nodes aside that have not been met, and are too far to be; returns how many there are of the others that have
@@ -796,7 +805,7 @@ struct Met {
 const EXPANDED: u32 = 1 << 31;
 
 /// Places of an empty table: few, so that emptying it takes no time.
-const PLACES: usize = 2048;
+const PLACES: usize = 1024;
 
 impl Met {
     fn bytes(&self) -> usize {
