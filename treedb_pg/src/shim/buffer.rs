@@ -80,8 +80,12 @@ impl RecentBuffers {
             unsafe { (pg_sys::BufferGetPage(known).cast::<u8>(), pg_sys::BufferDescriptors) };
         // What the server pins and locks the buffer by: a line of its own, which is not beside the page.
         prefetch_line(descriptors.wrapping_add(known as usize - 1).cast());
-        for at in std::iter::once(byte).chain(part.step_by(LINE)) {
+        prefetch_line(page.wrapping_add(byte));
+        // A plain loop: this is done for each line of each node.
+        let mut at = part.start;
+        while at < part.end {
             prefetch_line(page.wrapping_add(at));
+            at += LINE;
         }
     }
 }

@@ -79,6 +79,16 @@ struct Known {
     rotation: RefCell<Option<(usize, Rc<Rotation>)>>,
 }
 
+impl Known {
+    /// Reads and latches a page that may be where it was before.
+    fn page(&self, index: Index<'_>, block: u32) -> Page<Shared> {
+        if index.is_temporary() {
+            return Page::read(index, block);
+        }
+        Page::read_recent(index, block, &mut self.recent.borrow_mut())
+    }
+}
+
 /// Memory for expanding a node.
 #[derive(Default)]
 struct Work {
@@ -126,14 +136,19 @@ pub(super) struct Query<'q> {
 impl<'i> Graph<'i> {
     /// Reads the meta page.
     pub(super) fn open(index: Index<'i>) -> Graph<'i> {
-        let meta = Meta::of(index);
-        Graph::opened(index, meta, meta.layout())
+        let known = known(index);
+        let meta = Meta::on(index, &known.page(index, 0));
+        Graph::of(index, meta, meta.layout(), known)
     }
 
     /// The same of an index whose meta page has been read: where searches begin is read again, the rest never changes.
     pub(super) fn opened(index: Index<'i>, meta: Meta, layout: Layout) -> Graph<'i> {
+        Graph::of(index, meta, layout, known(index))
+    }
+
+    fn of(index: Index<'i>, meta: Meta, layout: Layout, known: Rc<Known>) -> Graph<'i> {
         let kernels = Kernels::best();
-        Graph { index, meta, layout, kernels, known: known(index), for_scan: false, rows: RefCell::default() }
+        Graph { index, meta, layout, kernels, known, for_scan: false, rows: RefCell::default() }
     }
 
     /// Lets searches go by what this backend remembers of the levels above 0. That may be out of date when the index has
@@ -171,10 +186,7 @@ impl<'i> Graph<'i> {
 
     /// Reads and latches a page that may be where it was before.
     fn page_again(&self, block: u32) -> Page<Shared> {
-        if self.index.is_temporary() {
-            return Page::read(self.index, block);
-        }
-        Page::read_recent(self.index, block, &mut self.known.recent.borrow_mut())
+        self.known.page(self.index, block)
     }
 
     /// Reads and latches a page of slots of one kind.

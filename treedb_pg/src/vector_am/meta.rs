@@ -56,12 +56,6 @@ impl Meta {
         Meta { kind, dimensions, m, ef_construction, entry: None, root: None, rooms: [0; 3], generation }
     }
 
-    /// Of an index, as it is now.
-    pub(super) fn of(index: Index<'_>) -> Meta {
-        let page: Page<Shared> = Page::read(index, 0);
-        Meta::on(index, &page)
-    }
-
     /// What the meta page of an index says.
     pub(super) fn on(index: Index<'_>, page: &Page<Shared>) -> Meta {
         checked(index, 0, Meta::read(page.bytes()))

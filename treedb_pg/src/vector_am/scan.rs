@@ -216,8 +216,8 @@ impl State {
     /// What the index is.
     fn opened(&mut self, index: Index<'_>) -> (Meta, Layout) {
         *self.opened.get_or_insert_with(|| {
-            let meta = Meta::of(index);
-            (meta, meta.layout())
+            let Graph { meta, layout, .. } = Graph::open(index);
+            (meta, layout)
         })
     }
 
@@ -256,11 +256,11 @@ impl State {
         if self.progress == Progress::AllFound {
             return self.memory.late.pop().map(|late| late.row);
         }
-        let (meta, layout) = self.opened(index);
         let is_strict = STRICT_ORDER.is_on();
-        let has_several = meta.kind.has_several();
+        let has_several = self.opened.is_some_and(|(meta, _)| meta.kind.has_several());
         loop {
             if self.memory.ready.is_empty() || !self.is_final {
+                let (meta, layout) = self.opened(index);
                 let rows = std::mem::take(&mut self.memory.rows);
                 let graph = Graph::opened(index, meta, layout).for_scan(rows);
                 self.search(&graph, table, is_strict);
