@@ -64,7 +64,7 @@ fn an_image_that_cannot_follow_a_write_is_dropped_and_no_search_gets_what_it_had
         (0..4).for_each(|_| places.iter().for_each(|place| compare(&crashed, place)));
         assert_eq!((crashed.vector_memory(), crashed.vector_memory_use().loaded), (0, 1));
         drop(crashed);
-        // What is readable again is built, or read from a file that was not found wanting, and saved by closing.
+        // What is readable again is built, or read from its file unless that was given up, and saved by closing.
         set_links(&db, row, &whole);
         (0..30).for_each(|_| search(&db, &mut rng));
         check_all(&db, &mut rng);
