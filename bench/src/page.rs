@@ -195,18 +195,31 @@ const README_END: &str = "<!-- end of speed -->";
 
 /// Suites with a row in the README, and what each compares.
 const README_SUITES: [(&str, &str); 6] = [
-    ("server", "another server of MongoDB's protocol, over WiredTiger (not MongoDB's own)"),
-    ("documents", "documents in SQLite, LMDB and PoloDB, in the process"),
-    ("kv", "keys and values in LMDB, libmdbx, redb, fjall, RocksDB and SQLite"),
+    (
+        "server",
+        "`secantusd-rs`, a server of MongoDB's protocol over WiredTiger (MongoDB itself was not measured)",
+    ),
+    ("documents", "SQLite, LMDB and PoloDB with the same documents, in one process, in memory"),
+    ("kv", "LMDB, libmdbx, redb, fjall, RocksDB and SQLite as key-value stores, in memory, not flushed"),
     ("pg", "PostgreSQL's own indexes and `jsonb`"),
-    ("pg_vectors", "pgvector, at equal recall"),
-    ("vectors", "graphs of vectors in memory: USearch and hnswlib, at equal recall"),
+    ("pg_vectors", "pgvector: searches at equal recall, builds, inserts, size"),
+    ("vectors", "USearch and hnswlib, in memory: searches at equal recall, builds, size"),
 ];
+
+/// What a suite measures, for those that have no row.
+fn measured(suite: &str) -> &str {
+    match suite {
+        "memory" => "entries of 1,000 bytes under a limit of memory",
+        "open" => "opening a store",
+        "stall" => "pauses at checkpoints",
+        other => other,
+    }
+}
 
 /// What the README says of speed: some suites, all together, and each in which TreeDB is behind more often than ahead.
 fn speed(files: &[ResultFile]) -> Result<String> {
     let mut out = String::new();
-    writeln!(out, "| TreeDB and | median ratio | ahead | behind | worst |")?;
+    writeln!(out, "| compared with | median ratio | ahead | behind | worst |")?;
     writeln!(out, "|---|---:|---:|---:|---|")?;
     let link = |suite: &str| format!("(docs/benchmarks.md#{suite})");
     for (suite, what) in README_SUITES {
@@ -222,7 +235,7 @@ fn speed(files: &[ResultFile]) -> Result<String> {
         .iter()
         .filter_map(|file| {
             let median = median_ratio(file).filter(|median| *median < 1.0)?;
-            Some(format!("[{}]{} {median:.2}", file.suite, link(&file.suite)))
+            Some(format!("[{}]{} {median:.2}", measured(&file.suite), link(&file.suite)))
         })
         .collect();
     if !slower.is_empty() {
@@ -399,7 +412,10 @@ mod tests {
         let speed = speed(&[ahead, behind]).unwrap();
         assert!(speed.contains("](docs/benchmarks.md#kv) | 2.00 | 2 | 1 | 0.50, Q: size |"), "{speed}");
         assert!(speed.contains("| [all suites](docs/benchmarks.md) | | 2 | 2 | |"), "{speed}");
-        assert!(speed.ends_with("by the median: [open](docs/benchmarks.md#open) 0.25.\n"), "{speed}");
+        assert!(
+            speed.ends_with("by the median: [opening a store](docs/benchmarks.md#open) 0.25.\n"),
+            "{speed}"
+        );
         let readme = format!("a\n{README_BEGIN}old\n{README_END}\nb");
         assert_eq!(with_speed(&readme, "new\n").unwrap(), format!("a\n{README_BEGIN}new\n{README_END}\nb"));
         assert!(with_speed("a", "new\n").is_err());

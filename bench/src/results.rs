@@ -139,10 +139,13 @@ impl From<&Row> for ResultRow {
     }
 }
 
+/// What stands in the place of a peer and is no engine that does the same: a target, the bare disk, the same server without a search.
+const REFERENCES: [&str; 3] = [THE_GOAL, "the disk", "nbtree, no search"];
+
 impl ResultRow {
-    /// Whether this counts as a comparison of TreeDB with another engine, rather than with itself, a target or the bare disk.
+    /// Whether this counts as a comparison of TreeDB with another engine, rather than with itself or a reference.
     pub fn is_peer(&self) -> bool {
-        !self.aside && !self.peer.starts_with("TreeDB") && self.peer != THE_GOAL && self.peer != "the disk"
+        !self.aside && !self.peer.starts_with("TreeDB") && !REFERENCES.contains(&self.peer.as_str())
     }
 }
 

@@ -13,7 +13,8 @@
 //! Codes of few bits ([`crate::few_bits`]) are of the differences too, and compared with the difference of the query from the centre; but not
 //! under inner product, which codes of few bits of whole vectors tell better, because they are exact in the vector's own direction.
 //!
-//! A vector that is far from the centre has coarser codes than others, and at most about as coarse ones as if zero were the centre.
+//! A vector that is far from the centre has coarser codes than others, and one that is much smaller than the centre has codes that hardly
+//! tell it apart from others like it: so there is no centre for vectors of which more than a few would have coarser codes than about zero.
 
 use crate::code::{self, Factors};
 use crate::element::Element;
@@ -24,6 +25,12 @@ const LEAST: usize = 32;
 
 /// Vectors are alike if they have so much more in common than they differ, as the squares of lengths.
 const ALIKE: f64 = 4.0;
+
+/// At most one of so many vectors of a sample may have coarser codes about their centre than about zero.
+const COARSER: usize = 64;
+
+/// Under inner product, a query is made so many times as large as the centre before it is coded.
+const LARGER: f32 = 8.0;
 
 /// What vectors are coded about.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,8 +72,14 @@ impl Centre {
             }
         }
         let common: f64 = mean.iter().map(|element| element * element).sum();
-        let elements = mean.iter().map(|element| *element as f32).collect();
-        let are_alike = common > ALIKE * (squares - common);
+        let elements: Vec<f32> = mean.iter().map(|element| *element as f32).collect();
+        let is_coarser = |vector: &&&[f32]| {
+            let unit = metric.check(vector, vector.len()).unwrap_or(1.0);
+            let differences = vector.iter().zip(&elements).map(|(element, centre)| element * unit - centre);
+            greatest(differences) > greatest(vector.iter().map(|element| element * unit))
+        };
+        let are_alike = common > ALIKE * (squares - common)
+            && vectors.iter().filter(is_coarser).count() <= count / COARSER;
         Centre::new(metric, element, elements).filter(|_| are_alike)
     }
 
@@ -85,6 +98,23 @@ impl Centre {
         }
         let products = difference.iter().zip(&self.elements).map(|(a, b)| f64::from(*a) * f64::from(*b));
         Factors { squares: (-2.0 * products.sum::<f64>()) as f32, ..factors }
+    }
+
+    /// The same of a query. Under inner product the order of what it finds does not depend on how long it is, but what codes of its difference
+    /// from the centre tell of it does, so it is made longer, or shorter.
+    pub fn encode_query(
+        &self,
+        vector: &[f32],
+        unit: f32,
+        difference: &mut Vec<f32>,
+        codes: &mut [u8],
+    ) -> Factors {
+        if self.metric != Metric::InnerProduct {
+            return self.encode(vector, unit, difference, codes);
+        }
+        let longer = LARGER * greatest(self.elements.iter().copied()) / greatest(vector.iter().copied());
+        let unit = if longer.is_normal() { longer } else { unit };
+        self.encode(vector, unit, difference, codes)
     }
 
     /// Writes the difference of a vector from it over `difference`.
@@ -111,4 +141,9 @@ impl Centre {
     pub fn add_to(&self, difference: &mut [f32]) {
         difference.iter_mut().zip(&self.elements).for_each(|(element, centre)| *element += centre);
     }
+}
+
+/// The greatest of some elements, without their signs.
+fn greatest(elements: impl Iterator<Item = f32>) -> f32 {
+    elements.fold(0.0, |greatest: f32, element| greatest.max(element.abs()))
 }

@@ -155,6 +155,32 @@ fn told_apart(
 }
 
 #[test]
+fn by_inner_product_short_and_long_queries_find_as_much() {
+    for offset in [5.0, 20.0] {
+        let vectors = Alike::new(1, offset).vectors(VECTORS);
+        let (graph, live) = (centred(Metric::InnerProduct, &vectors), numbered(&vectors));
+        assert!(graph.centre().is_some(), "{offset}");
+        let directions = Alike::new(9, 0.0).vectors(40);
+        for length in [1e-6, 1e-3, 1.0, 1e3, 1e6] {
+            let longer = |query: &Vec<f32>| query.iter().map(|element| element * length).collect();
+            let queries: Vec<Vec<f32>> = directions.iter().map(longer).collect();
+            let sure = told_apart(&graph, &live, &queries, Metric::InnerProduct, 20);
+            assert!(sure >= 0.99, "{offset}, {length} times as long: {sure}");
+        }
+    }
+}
+
+#[test]
+fn vectors_of_which_some_are_much_smaller_than_the_others_have_no_centre() {
+    for metric in METRICS {
+        let (mut large, mut small) = (Alike::new(1, 200.0), Alike::new(2, 0.0));
+        let vectors: Vec<_> =
+            (0..500).map(|at| if at % 7 == 0 { small.vector() } else { large.vector() }).collect();
+        assert!(centred(metric, &vectors).centre().is_none(), "{metric:?}");
+    }
+}
+
+#[test]
 fn few_bits_of_the_differences_from_a_centre_tell_apart_what_those_of_whole_vectors_do_not() {
     for metric in [Metric::Cosine, Metric::L2] {
         for (bits, candidates, least) in [(1, 120, 0.9), (2, 60, 0.9), (4, 30, 0.97)] {

@@ -5,6 +5,7 @@
 //! unwinds from an error nothing is released here: the server has already given up its own count of held
 //! interrupts, and aborting the transaction releases every lock and pin.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -65,6 +66,21 @@ impl Strategy<'_> {
 pub(crate) struct RecentBuffers {
     /// By blocks; 0 for none.
     buffers: Vec<pg_sys::Buffer>,
+}
+
+/// One of so many pages that are found where they were before is looked up all the same.
+const COUNTED: u8 = 16;
+
+/// Whether a page is to be looked up although it is known where it was: only that raises the count by which the server keeps pages. One that
+/// is read all the time would be evicted first otherwise.
+fn is_counted() -> bool {
+    thread_local! {
+        static READ: Cell<u8> = const { Cell::new(0) };
+    }
+    READ.with(|read| {
+        read.set((read.get() + 1) % COUNTED);
+        read.get() == 0
+    })
 }
 
 impl RecentBuffers {
@@ -151,6 +167,7 @@ impl<L: LockMode> Page<L> {
     pub(crate) fn read_recent(index: Index<'_>, block: u32, recent: &mut RecentBuffers) -> Page<L> {
         let known = recent.buffers.get(block as usize).copied().unwrap_or(0);
         if known > 0
+            && !is_counted()
             && let Some(page) = Page::lock_recent(index, block, known)
         {
             return page;
@@ -168,7 +185,7 @@ impl<L: LockMode> Page<L> {
 
     /// The same of the meta page or the root, rather in the buffer where this backend found it the last time.
     pub(crate) fn read_top(index: Index<'_>, block: u32) -> Page<L> {
-        let Some(known) = index.cached_buffer(block) else {
+        let Some(known) = index.cached_buffer(block).filter(|_| !is_counted()) else {
             let page = Page::read(index, block);
             index.cache_buffer(block, page.buffer);
             return page;

@@ -154,11 +154,11 @@ impl Terms {
             }
         }
         let most = sets.in_order.len() + MOST_UNIONS * fields;
-        for same_field in [false, true] {
+        'all: for same_field in [false, true] {
             for (field, term) in terms {
                 for (known, fields) in on_fields.clone() {
                     if sets.in_order.len() >= most {
-                        break;
+                        break 'all;
                     }
                     if fields.contains(field) != same_field
                         || term.tables.is_within(&known)

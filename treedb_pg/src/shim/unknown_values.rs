@@ -248,6 +248,8 @@ impl PlaceholderFilter {
 
 /// Most filters with placeholders that are remembered; when there would be more, all are forgotten.
 const MOST_PLACEHOLDERS: usize = 1024;
+/// Those of longer paths are made each time.
+const MOST_PATH_BYTES: usize = 512;
 
 /// Filters with placeholders by paths and comparisons.
 type Placeholders = HashMap<(Vec<u8>, Vec<Comparison>), Option<Rc<[u8]>>>;
@@ -263,6 +265,9 @@ pub(super) fn placeholder_filter(
     comparisons: &[Comparison],
     filters: &FilterPaths,
 ) -> Option<Rc<[u8]>> {
+    if path.len() + comparisons.len() > MOST_PATH_BYTES {
+        return new_placeholder_filter(path, comparisons, filters).map(Rc::from);
+    }
     let asked = (path.to_vec(), comparisons.to_vec());
     if let Some(known) = PLACEHOLDERS.with_borrow(|made| made.get(&asked).cloned()) {
         return known;

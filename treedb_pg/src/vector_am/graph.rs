@@ -108,8 +108,12 @@ const MOST_INDEXES: usize = 16;
 fn known(index: Index<'_>) -> Rc<Known> {
     let oid = index.oid().to_u32();
     KNOWN.with_borrow_mut(|all| {
-        if all.len() >= MOST_INDEXES && !all.contains_key(&oid) {
-            all.clear();
+        // Any other one: queries may go round more indexes than that in order.
+        if all.len() >= MOST_INDEXES
+            && !all.contains_key(&oid)
+            && let Some(other) = all.keys().nth(oid as usize % all.len()).copied()
+        {
+            all.remove(&other);
         }
         all.entry(oid).or_default().clone()
     })

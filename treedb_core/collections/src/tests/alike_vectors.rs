@@ -205,6 +205,43 @@ fn an_index_that_was_made_before_there_were_documents_has_the_centre_of_the_firs
 }
 
 #[test]
+fn an_image_is_built_anew_when_an_index_that_was_emptied_gets_a_centre() {
+    let (mut alike, db) = (Alike::new(20.0), open(&SimDisk::new()).unwrap());
+    things(&db).insert_one(alike.document(-1)).unwrap();
+    create_index(&db, "cosine", "scalar");
+    for id in 0..300 {
+        things(&db).insert_one(alike.document(id)).unwrap();
+    }
+    recall(&db, &mut alike, 30);
+    assert_eq!((entry(&db).get_i32("v").unwrap(), db.vector_memory_use().built), (7, 1));
+    things(&db).delete(DeleteRequest::many(rawdoc! {})).unwrap();
+    let documents: Vec<_> = (0..DOCUMENTS).map(|id| alike.document(id)).collect();
+    things(&db).insert_many(&documents, true).unwrap();
+    let found = recall(&db, &mut alike, 30);
+    assert!(found > 0.97, "{found}");
+    assert_eq!((entry(&db).get_i32("v").unwrap(), db.vector_memory_use().built), (13, 2));
+}
+
+#[test]
+fn documents_without_vectors_do_not_hide_that_vectors_are_alike() {
+    for index_first in [false, true] {
+        let (mut alike, db) = (Alike::new(20.0), open(&SimDisk::new()).unwrap());
+        things(&db).insert_one(raw(&doc! { "_id": -1 })).unwrap();
+        if index_first {
+            create_index(&db, "cosine", "scalar");
+        }
+        let with_some = |id: i32| if id % 40 == 0 { alike.document(id) } else { raw(&doc! { "_id": id }) };
+        let documents: Vec<_> = (0..12_000).map(with_some).collect();
+        things(&db).insert_many(&documents, true).unwrap();
+        if !index_first {
+            create_index(&db, "cosine", "scalar");
+        }
+        assert_eq!(entry(&db).get_i32("v").unwrap(), 13);
+        db.check().unwrap();
+    }
+}
+
+#[test]
 fn vectors_that_are_not_alike_and_quantizations_without_codes_have_no_centre() {
     for (offset, quantization, centred) in
         [(0.0, "scalar", false), (20.0, "none", false), (20.0, "bits4", true), (20.0, "scalar", true)]
@@ -232,8 +269,13 @@ fn a_centre_that_is_damaged_is_reported() {
     let entry = entry(&db);
     let index = entry.get_array("indexes").unwrap()[1].as_document().unwrap().get_i64("id").unwrap();
     let name = format!("index/{}/{index}", entry.get_i64("id").unwrap());
-    for bytes in [Some(vec![1, 2, 3]), Some([255; 4 * DIMENSIONS].to_vec()), None] {
-        let store = db.store();
+    let store = db.store();
+    let (reads, mut longer) = (store.begin_read().unwrap(), Vec::new());
+    let table = reads.table(&name).unwrap().unwrap();
+    assert!(reads.visit_row(&table, 0, &mut |record| longer = record.to_vec()).unwrap());
+    drop(reads);
+    longer.push(0);
+    for bytes in [Some(longer), Some(vec![1, 2, 3]), Some([255; 4 * DIMENSIONS].to_vec()), None] {
         let mut txn = store.begin_write().unwrap();
         let table = txn.table(&name).unwrap().unwrap();
         match bytes {

@@ -78,11 +78,16 @@ pub trait DiskFile: Send + Sync + 'static {
     /// Grows the file to `len` with disk blocks reserved, so that a later store into the map cannot fail for lack
     /// of room. `Error::DiskFull` if there is none; the file is then as it was.
     fn reserve(&self, len: u64) -> Result<()>;
+    /// The same for room that is asked for early: a full disk does not make others give up theirs for it.
+    fn reserve_early(&self, len: u64) -> Result<()> {
+        self.reserve(len)
+    }
     /// Fills `buf` from `offset`; reading past the end is an error.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
     /// Writes all of `buf` at `offset`, growing the file if needed.
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
-    /// `fdatasync`: everything written, through the map too, is durable when it returns `Ok`.
+    /// `fdatasync`: everything written, through the map too, is durable when it returns `Ok`. Never `Error::DiskFull`, which says that
+    /// nothing has changed.
     fn sync(&self) -> Result<()>;
     /// Maps the first `len` bytes, shared: stores are seen by `read_at` and made durable by `sync`. `len` may be
     /// more than the file has: that reserves addresses, so that the mapping never moves while the file grows;

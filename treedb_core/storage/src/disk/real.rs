@@ -84,7 +84,8 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        File::open(dir).and_then(|d| d.sync_all()).map_err(failed("fsync", dir))
+        let failed = |source| Error::Io { op: "fsync", path: dir.to_path_buf(), source };
+        File::open(dir).and_then(|d| d.sync_all()).map_err(failed)
     }
 
     fn lock(&self, dir: &Path) -> Result<Box<dyn Send + Sync>> {
@@ -98,10 +99,13 @@ impl Disk for RealDisk {
             .map_err(failed("open", &path))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                file.set_len(0).map_err(failed("truncate", &path))?;
-                file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
-                    .map_err(failed("write", &path))?;
-                Ok(Box::new(Lock(file)))
+                let pid = format!("{}\n", std::process::id());
+                let written = file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
+                match written.map_err(failed("write", &path)) {
+                    // The number is for a message only, and a store on a full disk can be opened.
+                    Ok(()) | Err(Error::DiskFull { .. }) => Ok(Box::new(Lock(file))),
+                    Err(error) => Err(error),
+                }
             }
             Err(Errno::WOULDBLOCK) => Err(Error::InUse { dir: dir.to_path_buf(), pid: holder(&path) }),
             Err(e) => Err(failed("flock", &path)(e.into())),
@@ -194,7 +198,9 @@ impl DiskFile for RealFile {
     }
 
     fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(self.failed("fdatasync"))
+        // Whatever the system says: also some file systems that are full fail here.
+        let failed = |source| Error::Io { op: "fdatasync", path: self.path.clone(), source };
+        self.file.sync_data().map_err(failed)
     }
 
     fn map(&self, len: u64) -> Result<Box<dyn Map>> {

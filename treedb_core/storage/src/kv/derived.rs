@@ -124,15 +124,23 @@ impl DerivedFiles {
     /// # Errors
     /// `Io` from the system.
     pub fn remove(&self, name: &str) -> Result<()> {
-        let path = self.dir.join(name);
-        if self.disk.exists(&path)? { self.disk.remove(&path) } else { Ok(()) }
+        self.remove_if_there(name).map(drop)
+    }
+
+    /// True if it was there.
+    fn remove_if_there(&self, name: &str) -> Result<bool> {
+        match self.disk.remove(&self.dir.join(name)) {
+            Ok(()) => Ok(true),
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes the files that `are_gone` says, whether they were completed or not; true if any was removed. What cannot be removed stays.
     pub fn remove_those(&self, are_gone: impl Fn(&str) -> bool) -> bool {
         let mut names = self.names().unwrap_or_default();
         names.retain(|name| are_gone(name));
-        names.iter().filter(|name| self.remove(name).is_ok()).count() > 0
+        names.iter().filter(|name| matches!(self.remove_if_there(name), Ok(true))).count() > 0
     }
 
     /// Writes a file in place of the one of that name: what `write` writes. It is durable when this returns; after an error the one

@@ -109,6 +109,9 @@ impl DiskFile for StoreFile {
     fn reserve(&self, len: u64) -> Result<()> {
         self.spare.in_room(|| self.file.reserve(len))
     }
+    fn reserve_early(&self, len: u64) -> Result<()> {
+        self.file.reserve_early(len)
+    }
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.file.read_at(buf, offset)
     }

@@ -353,9 +353,9 @@ impl Pager {
         if target <= pages {
             return Err(self.full());
         }
-        match self.view.grow(target) {
-            // A nearly full disk may still have room for a little.
-            Err(Error::DiskFull { .. }) if target - pages > SMALL_STEP => self.view.grow(pages + SMALL_STEP),
+        match self.view.grow_early(target) {
+            // A nearly full disk may still have room for a little, or get it.
+            Err(Error::DiskFull { .. }) => self.view.grow(pages + SMALL_STEP.min(target - pages)),
             other => other,
         }
     }

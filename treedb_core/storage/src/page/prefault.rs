@@ -67,7 +67,7 @@ impl Prefault {
         let reached = self.reached.load(Ordering::Relaxed);
         let target = reached.saturating_add(Self::ahead(reached)).min(view.capacity());
         // If the disk is full, the writer gets the error when it needs the pages.
-        let room = if view.grow(target).is_ok() { target } else { view.pages() };
+        let room = if view.grow_early(target).is_ok() { target } else { view.pages() };
         loop {
             // The writer may have overtaken this thread.
             let from = self.present.load(Ordering::Relaxed).max(self.reached.load(Ordering::Relaxed));

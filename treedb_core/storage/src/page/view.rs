@@ -128,11 +128,20 @@ impl View {
     /// Grows the file to `pages`, reserving disk blocks. `DiskFull` if the disk has no room; the file is
     /// unchanged then.
     pub(crate) fn grow(&self, pages: u32) -> Result<()> {
+        self.grow_by(pages, |len| self.file.reserve(len))
+    }
+
+    /// The same for pages that nobody needs yet: derived data is not removed for them.
+    pub(crate) fn grow_early(&self, pages: u32) -> Result<()> {
+        self.grow_by(pages, |len| self.file.reserve_early(len))
+    }
+
+    fn grow_by(&self, pages: u32, reserve: impl Fn(u64) -> Result<()>) -> Result<()> {
         if pages > self.capacity() {
             return Err(Error::DiskFull { path: self.path().to_path_buf() });
         }
         let _guard = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.file.reserve(offset_of(pages))?;
+        reserve(offset_of(pages))?;
         self.pages.fetch_max(pages, Ordering::Release);
         Ok(())
     }

@@ -261,7 +261,7 @@ impl Log {
             return Ok(false);
         }
         // If the disk has no room for doubling the segment, it may have room for this frame.
-        let grown = match segment.grow((2 * segment.allocated()).clamp(end, full)) {
+        let grown = match segment.grow_early((2 * segment.allocated()).clamp(end, full)) {
             Err(Error::DiskFull { .. }) => segment.grow(end),
             other => other,
         };

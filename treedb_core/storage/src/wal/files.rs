@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::frame::Lsn;
 use super::log::{Log, LogOptions, lock};
-use super::segment::{AHEAD, FIRST_FRAME, Header, Segment, name, preallocate, spare_name, zero_fill};
+use super::segment::{AHEAD, FIRST_FRAME, Header, Segment, name, spare_name, zero_fill};
 use crate::Result;
 use crate::disk::Disk;
 
@@ -112,7 +112,13 @@ impl Log {
             zero_fill(file.as_ref(), FIRST_FRAME, size)?;
             file.sync()
         };
-        let created = preallocate(d, &unfinished, size)
+        // Nobody needs it yet: derived data is not removed for it.
+        let reserve = || {
+            let file = d.open(&unfinished, true)?;
+            file.set_len(0)?;
+            file.reserve_early(size)
+        };
+        let created = reserve()
             .and_then(|()| fill())
             .and_then(|()| d.rename(&unfinished, &path))
             .and_then(|()| d.sync_dir(&self.dir));

@@ -199,6 +199,13 @@ impl Segment {
         Ok(())
     }
 
+    /// The same for frames that there are not yet: derived data is not removed for them.
+    pub(super) fn grow_early(&self, to: u64) -> Result<()> {
+        self.file.reserve_early(to)?;
+        self.allocated.store(to, Ordering::Release);
+        Ok(())
+    }
+
     /// The file's path, for error messages.
     pub(super) fn path(&self) -> &Path {
         self.file.path()
@@ -220,7 +227,7 @@ impl Segment {
 }
 
 /// Creates a file of `size` bytes with reserved blocks.
-pub(super) fn preallocate(disk: &dyn Disk, path: &Path, size: u64) -> Result<()> {
+fn preallocate(disk: &dyn Disk, path: &Path, size: u64) -> Result<()> {
     let file = disk.open(path, true)?;
     file.set_len(0)?;
     file.reserve(size)

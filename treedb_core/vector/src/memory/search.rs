@@ -154,7 +154,7 @@ impl MemoryGraph {
         }
         codes.resize(code::code_bytes(self.metric, self.dimensions), 0);
         let factors = match &self.centre {
-            Some(centre) => centre.encode(vector, unit, difference, codes),
+            Some(centre) => centre.encode_query(vector, unit, difference, codes),
             None => code::encode_for(self.metric, self.element, vector, unit, codes),
         };
         Ok(Query { vector: Elements::Floats(vector), unit, coded: Coded { factors, codes }, target: None })

@@ -43,7 +43,8 @@ impl Tls {
         Ok(Tls { config: Arc::new(config), name })
     }
 
-    /// A session of rustls with the server, which has not begun, for a connection that speaks another protocol.
+    /// A session of rustls with the server, which has not begun, for a connection that speaks another protocol. Its type is that of the
+    /// version of rustls that this crate depends on.
     ///
     /// # Errors
     /// rustls cannot make one.

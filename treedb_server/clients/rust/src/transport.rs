@@ -45,8 +45,10 @@ impl Write for Unwaiting<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.set_nonblocking(true)?;
         let sent = self.0.write(bytes);
-        self.0.set_nonblocking(false)?;
-        sent
+        let back = self.0.set_nonblocking(false);
+        // What has kept bytes from being sent matters more.
+        let sent = sent?;
+        back.map(|()| sent)
     }
 
     fn flush(&mut self) -> io::Result<()> {

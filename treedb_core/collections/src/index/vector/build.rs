@@ -27,7 +27,7 @@ pub(super) const STEP_ROWS: usize = 128;
 /// Small in tests, so that a simulated power loss can happen between any two steps.
 #[cfg(test)]
 pub(super) const STEP_ROWS: usize = 7;
-/// By the vectors of so many documents, about, it is decided whether codes are about a centre, and which one.
+/// By so many vectors, about, it is decided whether codes are about a centre, and which one.
 pub(super) const SAMPLED: usize = 512;
 /// Rows read in one transaction.
 const STEP_READ: usize = 16 * STEP_ROWS;
@@ -167,9 +167,10 @@ impl PreparedVectors {
     ) -> Result<PreparedVectors> {
         let mut new_centre = None;
         if may_have_centre(def) && txn.len(table)? == 0 {
-            let step = (vectors.len() / SAMPLED).max(1);
-            let some = vectors.iter().step_by(step);
-            let sample: Vec<&[f32]> = some.flat_map(|some| some.iter().map(|(_, vector)| vector)).collect();
+            // Not all documents have vectors.
+            let all: Vec<&[f32]> = vectors.iter().flat_map(Vectors::iter).map(|(_, vector)| vector).collect();
+            let step = (all.len() / SAMPLED).max(1);
+            let sample: Vec<&[f32]> = all.into_iter().step_by(step).collect();
             new_centre = Centre::of_alike(def.metric, def.elements, &sample);
         }
         Ok(PreparedVectors { def: def.clone(), vectors, new_centre })

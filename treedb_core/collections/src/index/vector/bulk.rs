@@ -32,6 +32,8 @@ const STEP: usize = 4 * STEP_ROWS;
 
 /// Places among the rows of a collection where those are that tell the centre.
 const PLACES: u64 = 16;
+/// Slices of rows that are read at each place at most to find some with vectors.
+const SLICES: usize = 64;
 
 /// A node and its vector.
 type NodeVector = (u64, Vec<f32>);
@@ -131,10 +133,18 @@ fn centre_for(def: &VectorDef, reads: &impl Reads, meta: &Meta) -> Result<Option
         return Ok(None);
     }
     let (mut sample, end) = (Vec::new(), reads.next_row(&meta.rows)?);
+    let wanted = SAMPLED / PLACES as usize;
     for place in 0..PLACES {
         // Rows of collections with such an index have at most 40 bits.
-        let from = end.saturating_mul(place) / PLACES;
-        sample.extend(read(def, reads, meta, from, SAMPLED / PLACES as usize)?.vectors);
+        let (mut next, mut found, mut slices) = (Some(end.saturating_mul(place) / PLACES), 0, 0);
+        // Not all documents have vectors.
+        while let Some(from) = next.filter(|_| found < wanted && slices < SLICES) {
+            let slice = read(def, reads, meta, from, wanted)?;
+            found += slice.vectors.len();
+            slices += 1;
+            sample.extend(slice.vectors);
+            next = slice.next;
+        }
     }
     let sample: Vec<&[f32]> = sample.iter().map(|(_, vector)| vector.as_slice()).collect();
     Ok(Centre::of_alike(def.metric, def.elements, &sample))

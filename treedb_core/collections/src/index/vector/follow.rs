@@ -55,6 +55,8 @@ pub(super) enum Progress {
     TooLarge,
     /// The graph has more nodes above level 0 than it can number, which is known only once they are read.
     Full,
+    /// It has nodes whose codes are about another centre than those of the table.
+    OtherCentre,
 }
 
 /// What is known of the newest contents of an image, to bring them up to date.
@@ -127,7 +129,9 @@ impl Follower {
             return Ok(Progress::TooLarge);
         }
         let centre = centre_in(def, view.reads, table)?;
-        follow_centre(contents, def, centre.as_ref())?;
+        if !follow_centre(contents, def, centre.as_ref())? {
+            return Ok(Progress::OtherCentre);
+        }
         let (loaded, new_documents, known) = (HashSet::default(), None, Known::default());
         let rows_end = view.reads.next_row(&view.meta.rows)?;
         let mut reading = Reading {
@@ -446,17 +450,19 @@ impl<R: Reads> Reading<'_, R> {
     }
 }
 
-/// Makes the codes of an image be about the centre of its table, which never changes.
-fn follow_centre(contents: &mut Contents, def: &VectorDef, centre: Option<&Arc<Centre>>) -> Result<()> {
-    if contents.numbers.count() == 0
-        && let Some(centre) = centre
-    {
-        contents.graph.set_centre(Arc::clone(centre));
+/// Makes the codes of a new image be about the centre of its table. False if those of one that is not new are about another one: a table
+/// gets its centre when its first vectors come, also after all that it had have gone.
+fn follow_centre(contents: &mut Contents, def: &VectorDef, centre: Option<&Arc<Centre>>) -> Result<bool> {
+    let graph = &mut contents.graph;
+    if graph.centre() == centre {
+        return Ok(true);
     }
-    match contents.graph.centre() == centre {
-        true => Ok(()),
-        false => Err(damaged(def, "the centre")),
-    }
+    let Some(centre) = centre.filter(|_| contents.numbers.count() == 0 && graph.centre().is_none()) else {
+        return Ok(false);
+    };
+    graph.set_centre(Arc::clone(centre));
+    // Otherwise it would be built anew by every search.
+    if graph.centre() == Some(centre) { Ok(true) } else { Err(damaged(def, "the centre")) }
 }
 
 /// The vectors of a document that is in the index; `fields` are those of its definition.

@@ -16,7 +16,7 @@ use treedb_vector::graph::{self, Limits, Link, Nodes, NodesMut, Scratch, Visited
 use treedb_vector::memory::MemoryGraph;
 
 use super::record::{
-    Comparison, HEAD, Head, centre_in, damaged, encode_links, encode_vector, for_each_link, level_of,
+    CENTRE, Comparison, HEAD, Head, centre_in, damaged, encode_links, encode_vector, for_each_link, level_of,
     links_row, vector_row,
 };
 
@@ -194,7 +194,11 @@ impl GraphChanges {
         }
         match self.head.encode() {
             Some(record) => txn.put_row(table, HEAD, &record)?,
-            None => drop(txn.delete_row(table, HEAD)?),
+            None => {
+                txn.delete_row(table, HEAD)?;
+                // No vector is left that is coded about it: those that come may need another one.
+                txn.delete_row(table, CENTRE)?;
+            }
         }
         Ok(())
     }

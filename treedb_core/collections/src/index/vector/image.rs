@@ -604,7 +604,8 @@ impl Images {
         let mut contents = state.take_newest().unwrap_or_else(|| Contents::new(def));
         let mut follower = std::mem::take(&mut state.follower);
         let progress = follower.advance(&mut contents, def, view, table, (now, room));
-        let rebuilds = matches!(progress, Ok(Progress::TooLarge | Progress::Full) | Err(_));
+        let rebuilds =
+            matches!(progress, Ok(Progress::TooLarge | Progress::Full | Progress::OtherCentre) | Err(_));
         slot.building.store(rebuilds || follower.is_partial(), Ordering::Relaxed);
         let mut image = None;
         match progress {
@@ -614,8 +615,8 @@ impl Images {
                 image = Some(Arc::new(Image { version, contents, used: slot.used.clone() }));
             }
             Ok(Progress::Partial) => state.unfinished = Some(contents),
-            Ok(too_large @ (Progress::TooLarge | Progress::Full)) => {
-                let outgrown = outgrown.filter(|_| too_large == Progress::Full);
+            Ok(given_up @ (Progress::TooLarge | Progress::Full | Progress::OtherCentre)) => {
+                let outgrown = outgrown.filter(|_| given_up == Progress::Full);
                 self.forget_file_of(&state, table);
                 *state = State { outgrown, ..State::default() };
                 slot.bytes.store(0, Ordering::Relaxed);

@@ -5,7 +5,7 @@
 //! | 0 | the centre that codes of 8 bits are about ([`treedb_vector::centre`]): its elements, 4 bytes each. Missing if that is zero |
 //! | 1 | the head: level of the entry point, 1 byte; its node, 8 bytes; the root, 8 bytes. Missing if there are no nodes |
 //! | `2n` | the links of node `n`: its level, 1 byte; then for every level from 0 on the number of links, 1 byte, and the links: node, 8 bytes, score, 4 bytes |
-//! | `2n + 1` | the vector of node `n`; `scalar`, `binary`, `bits2` and `bits4`, which differ only in memory: scale, squared length and sum of the codes, 4 bytes each, and the codes, 1 byte for each element ([`treedb_vector::code`]), of the difference from the centre; `none`: what makes its length 1 under cosine, otherwise 1, and the elements, 4 bytes each, or 2 if they are `float16` or `bfloat16`; of `int8` elements: as `scalar`, with 1, or what makes the length 1 under cosine, for the scale, so that the codes are the elements; of bits: as `scalar`, with 8 bits in a byte, the first in its highest place, and 0s at the end |
+//! | `2n + 1` | the vector of node `n`; `scalar`, `binary`, `bits2` and `bits4`, which differ only in memory: scale, squared length (by inner product about a centre `c`: `-2 <c, x - c>`) and sum of the codes, 4 bytes each, and the codes, 1 byte for each element ([`treedb_vector::code`]), of the difference from the centre; `none`: what makes its length 1 under cosine, otherwise 1, and the elements, 4 bytes each, or 2 if they are `float16` or `bfloat16`; of `int8` elements: as `scalar`, with 1, or what makes the length 1 under cosine, for the scale, so that the codes are the elements; of bits: as `scalar`, with 8 bits in a byte, the first in its highest place, and 0s at the end |
 //!
 //! A node is a vector of a row of the collection: its number has the number of the row in its lowest 40 bits, and the
 //! position of the vector in the row's document above them, which is 0 if that is its only one. Numbers are little-endian.
@@ -167,11 +167,13 @@ pub(super) fn centre_in(def: &VectorDef, reads: &impl Reads, table: &Table) -> R
     if !may_have_centre(def) {
         return Ok(None);
     }
-    let mut elements = Vec::new();
-    if !reads.visit_row(table, CENTRE, &mut |record| elements = floats_of(record))? {
+    let (mut elements, mut length) = (Vec::new(), 0);
+    if !reads
+        .visit_row(table, CENTRE, &mut |record| (elements, length) = (floats_of(record), record.len()))?
+    {
         return Ok(None);
     }
-    let centre = Some(elements).filter(|elements| elements.len() == def.dimensions);
+    let centre = Some(elements).filter(|_| length == def.dimensions * size_of::<f32>());
     let centre = centre.and_then(|elements| Centre::new(def.metric, def.elements, elements));
     centre.map(|centre| Some(Arc::new(centre))).ok_or_else(|| damaged(def, "the centre"))
 }
@@ -180,6 +182,16 @@ pub(super) fn centre_in(def: &VectorDef, reads: &impl Reads, table: &Table) -> R
 pub(super) fn encode_vector(def: &VectorDef, centre: Option<&Centre>, vector: &[f32]) -> Vec<u8> {
     let mut record = Vec::new();
     encode_vector_over(def, centre, vector, &mut record);
+    record
+}
+
+/// The record of a query that is compared with those of vectors by their codes, which are about this centre.
+pub(super) fn encode_query(def: &VectorDef, centre: Option<&Centre>, vector: &[f32]) -> Vec<u8> {
+    let mut record = encode_vector(def, centre, vector);
+    if let (Some(centre), Some((factors, codes))) = (centre, record.split_first_chunk_mut()) {
+        let unit = def.metric.check(vector, def.dimensions).unwrap_or(1.0);
+        *factors = centre.encode_query(vector, unit, &mut Vec::new(), codes).to_bytes();
+    }
     record
 }
 

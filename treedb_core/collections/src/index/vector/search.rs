@@ -27,9 +27,7 @@ use super::among::search_among;
 use super::follow::document_vectors;
 use super::graph::{Met, NodeSet, StoredGraph};
 use super::image::Image;
-use super::record::{
-    coded, damaged, encode_vector, encode_vector_over, node_of_vector_row, nodes_in, row_of,
-};
+use super::record::{coded, damaged, encode_query, encode_vector_over, node_of_vector_row, nodes_in, row_of};
 use super::workspace::{Workspace, with_workspace};
 use super::{floats_of, parts_of};
 use crate::index::Uncommitted;
@@ -472,7 +470,7 @@ pub(super) fn nearest_with(
         return batch.walk(&mut graph, nodes, wanted, done, visit);
     }
     let graph = StoredGraph::new(def, view.reads, table)?;
-    let query = encode_vector(def, graph.centre.as_deref(), vector);
+    let query = encode_query(def, graph.centre.as_deref(), vector);
     let mut graph = Stored { documents, graph, query, scratch: Scratch::default() };
     workspace.batch.walk(&mut graph, nodes, wanted, done, visit)
 }

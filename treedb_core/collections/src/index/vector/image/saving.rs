@@ -9,6 +9,7 @@ use treedb_storage::{Reads, Store, Table};
 
 use super::{Images, STEP_ELEMENTS, State, lock};
 use crate::catalog::meta::Meta;
+use crate::index::vector::record::nodes_in;
 use crate::index::vector::saved::{Loaded, SavedImages};
 use crate::read::view::View;
 
@@ -46,7 +47,7 @@ impl Images {
         let reads = store.begin_read()?;
         let view = View { reads: &reads, meta };
         let Some(version) = view.reads.version(table)? else { return Ok(()) };
-        let elements = (view.reads.len(table)? / 2).saturating_mul(def.dimensions as u64);
+        let elements = nodes_in(view.reads.len(table)?).saturating_mul(def.dimensions as u64);
         // What one search builds is not worth a file.
         if elements <= STEP_ELEMENTS as u64 {
             return saved.discard(store, table);
