@@ -120,6 +120,8 @@ fn scalar_finds_as_much_as_none_however_far_from_zero_all_vectors_are() {
 #[test]
 fn what_is_written_after_a_build_is_coded_about_the_same_centre_and_found() {
     for similarity in SIMILARITIES {
+        // See [`least`].
+        let lost = if similarity == "dotProduct" { 0.1 } else { 0.03 };
         let (disk, mut alike, mut rng) = (SimDisk::new(), Alike::new(20.0), Rng::new(3));
         let db = indexed(&disk, &mut alike, similarity, "scalar");
         let before = recall(&db, &mut alike, 30);
@@ -139,7 +141,7 @@ fn what_is_written_after_a_build_is_coded_about_the_same_centre_and_found() {
             for memory in [1 << 30, 0] {
                 db.set_vector_memory(memory);
                 let after = recall(&db, &mut alike, 20);
-                assert!(after >= before - 0.03, "{similarity}: {before} before, {after} after");
+                assert!(after >= before - lost, "{similarity}: {before} before, {after} after");
             }
             db.check().unwrap();
         }
@@ -151,7 +153,7 @@ fn what_is_written_after_a_build_is_coded_about_the_same_centre_and_found() {
         let after = recall(&db, &mut alike, 30);
         let memory = db.vector_memory_use();
         assert_eq!((memory.built, memory.loaded), (0, 1), "{similarity}");
-        assert!(after >= before - 0.03, "{similarity}: {before} before, {after} after");
+        assert!(after >= before - lost, "{similarity}: {before} before, {after} after");
         // All vectors may go, and others come.
         things(&db).delete(DeleteRequest::many(rawdoc! {})).unwrap();
         assert!(
