@@ -319,7 +319,13 @@ impl Database {
         }
         self.checkpoint()?;
         let metas = self.all_metas(&store.begin_read()?)?;
-        metas.iter().fold(Ok(()), |result, meta| result.and(catalog.images().save(store, meta)))
+        let mut result = Ok(());
+        for meta in &metas {
+            let saved = catalog.images().save(store, meta);
+            // One that fails does not keep the others from being saved.
+            result = result.and(saved);
+        }
+        result
     }
 
     /// Verifies the whole database: every page reachable once, order and checksums, every document valid, every index

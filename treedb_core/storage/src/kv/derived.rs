@@ -4,7 +4,7 @@
 //! is not there for its reader. The store itself removes all of them when the disk is full ([`super::full_disk`]). A name is a word, a hyphen and
 //! a number (`vector-7`); files of other names are nobody's here, and stay. What a file is of, its *identity*, is for its owner to say: its name says nothing. A file is written under
 //! another name (`NAME.new`), made durable and renamed, so that a name has a whole file or none. Nothing in one is needed, so nothing that
-//! fails here poisons the store.
+//! fails here poisons the store; what its owner commits about it may, as any commit.
 //!
 //! # Bytes
 //!
