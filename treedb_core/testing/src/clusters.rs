@@ -37,3 +37,39 @@ impl Clusters {
         vector
     }
 }
+
+/// Vectors that have far more in common than they differ: [`Clusters`] that are far from zero.
+#[derive(Debug)]
+pub struct Alike {
+    clusters: Clusters,
+    spread: f32,
+    offset: f32,
+}
+
+impl Alike {
+    /// The generator of a seed. Elements are `offset` times as far from zero as they are spread.
+    pub fn new(seed: u64, dimensions: usize, offset: f32) -> Alike {
+        let new = || Clusters::new(seed, dimensions, 20, 12);
+        let mut sample = new();
+        let squares: f32 = (0..500).flat_map(|_| sample.vector()).map(|element| element * element).sum();
+        Alike { clusters: new(), spread: (squares / (500 * dimensions) as f32).sqrt(), offset }
+    }
+
+    /// The next vectors are so far from zero.
+    pub fn set_offset(&mut self, offset: f32) {
+        self.offset = offset;
+    }
+
+    /// The next vector.
+    pub fn vector(&mut self) -> Vec<f32> {
+        let far = self.offset * self.spread;
+        let with_offset =
+            |(at, element): (usize, f32)| element + if at.is_multiple_of(3) { -far } else { far };
+        self.clusters.vector().into_iter().enumerate().map(with_offset).collect()
+    }
+
+    /// The next vectors.
+    pub fn vectors(&mut self, count: usize) -> Vec<Vec<f32>> {
+        (0..count).map(|_| self.vector()).collect()
+    }
+}

@@ -14,7 +14,7 @@ mod rng;
 mod seeds;
 
 pub use allocator::Counting;
-pub use clusters::Clusters;
+pub use clusters::{Alike, Clusters};
 pub use documents::{random_document, random_value, ranked};
 pub use effort::{in_time, oracle_factor, rounds};
 pub use rng::Rng;

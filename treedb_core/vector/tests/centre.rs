@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use treedb_testing::{Clusters, Counting, Rng};
+use treedb_testing::{Alike, Counting, Rng};
 use treedb_vector::centre::Centre;
 use treedb_vector::element::Element;
 use treedb_vector::graph::{Limits, Part};
@@ -17,33 +17,6 @@ const VECTORS: usize = 2000;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// Vectors whose elements are so many times as far from zero as they are spread.
-struct Alike {
-    data: Clusters,
-    spread: f32,
-    offset: f32,
-}
-
-impl Alike {
-    fn new(seed: u64, offset: f32) -> Alike {
-        let mut sample = Clusters::new(seed, DIMENSIONS, 20, 12);
-        let squares: f32 = (0..500).flat_map(|_| sample.vector()).map(|element| element * element).sum();
-        let spread = (squares / (500 * DIMENSIONS) as f32).sqrt();
-        Alike { data: Clusters::new(seed, DIMENSIONS, 20, 12), spread, offset }
-    }
-
-    fn vector(&mut self) -> Vec<f32> {
-        let far = self.offset * self.spread;
-        let with_offset =
-            |(at, element): (usize, f32)| element + if at.is_multiple_of(3) { -far } else { far };
-        self.data.vector().into_iter().enumerate().map(with_offset).collect()
-    }
-
-    fn vectors(&mut self, count: usize) -> Vec<Vec<f32>> {
-        (0..count).map(|_| self.vector()).collect()
-    }
-}
 
 /// The distance in 64 bits: in 32 it does not tell vectors apart that are so much alike.
 fn distance(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
@@ -111,7 +84,7 @@ fn numbered(vectors: &[Vec<f32>]) -> Vec<(u32, Vec<f32>)> {
 fn codes_about_a_centre_find_what_whole_vectors_find_however_far_from_zero_all_are() {
     for metric in METRICS {
         for offset in [5.0, 10.0, 20.0, 100.0] {
-            let mut data = Alike::new(1, offset);
+            let mut data = Alike::new(1, DIMENSIONS, offset);
             let vectors = data.vectors(VECTORS);
             let (queries, live) = (data.vectors(60), numbered(&vectors));
             let new = || MemoryGraph::new(metric, DIMENSIONS, Limits::default());
@@ -157,10 +130,10 @@ fn told_apart(
 #[test]
 fn by_inner_product_short_and_long_queries_find_as_much() {
     for offset in [5.0, 20.0] {
-        let vectors = Alike::new(1, offset).vectors(VECTORS);
+        let vectors = Alike::new(1, DIMENSIONS, offset).vectors(VECTORS);
         let (graph, live) = (centred(Metric::InnerProduct, &vectors), numbered(&vectors));
         assert!(graph.centre().is_some(), "{offset}");
-        let directions = Alike::new(9, 0.0).vectors(40);
+        let directions = Alike::new(9, DIMENSIONS, 0.0).vectors(40);
         for length in [1e-6, 1e-3, 1.0, 1e3, 1e6] {
             let longer = |query: &Vec<f32>| query.iter().map(|element| element * length).collect();
             let queries: Vec<Vec<f32>> = directions.iter().map(longer).collect();
@@ -173,7 +146,7 @@ fn by_inner_product_short_and_long_queries_find_as_much() {
 #[test]
 fn vectors_of_which_some_are_much_smaller_than_the_others_have_no_centre() {
     for metric in METRICS {
-        let (mut large, mut small) = (Alike::new(1, 200.0), Alike::new(2, 0.0));
+        let (mut large, mut small) = (Alike::new(1, DIMENSIONS, 200.0), Alike::new(2, DIMENSIONS, 0.0));
         let vectors: Vec<_> =
             (0..500).map(|at| if at % 7 == 0 { small.vector() } else { large.vector() }).collect();
         assert!(centred(metric, &vectors).centre().is_none(), "{metric:?}");
@@ -184,7 +157,7 @@ fn vectors_of_which_some_are_much_smaller_than_the_others_have_no_centre() {
 fn few_bits_of_the_differences_from_a_centre_tell_apart_what_those_of_whole_vectors_do_not() {
     for metric in [Metric::Cosine, Metric::L2] {
         for (bits, candidates, least) in [(1, 120, 0.9), (2, 60, 0.9), (4, 30, 0.97)] {
-            let mut data = Alike::new(6, 20.0);
+            let mut data = Alike::new(6, DIMENSIONS, 20.0);
             let vectors = data.vectors(1000);
             let (queries, live) = (data.vectors(30), numbered(&vectors));
             let [zero, centre] = [false, true].map(|about_centre| {
@@ -208,14 +181,14 @@ fn few_bits_of_the_differences_from_a_centre_tell_apart_what_those_of_whole_vect
 #[test]
 fn vectors_that_are_not_alike_have_no_centre() {
     for metric in METRICS {
-        let graph = centred(metric, &Alike::new(2, 0.0).vectors(500));
+        let graph = centred(metric, &Alike::new(2, DIMENSIONS, 0.0).vectors(500));
         assert!(graph.centre().is_none(), "{metric:?}");
         // Too few to say.
-        let few = Alike::new(2, 20.0).vectors(20);
+        let few = Alike::new(2, DIMENSIONS, 20.0).vectors(20);
         let few: Vec<&[f32]> = few.iter().map(Vec::as_slice).collect();
         assert!(Centre::of_alike(metric, Element::Float32, &few).is_none(), "{metric:?}");
     }
-    let alike = Alike::new(2, 20.0).vectors(100);
+    let alike = Alike::new(2, DIMENSIONS, 20.0).vectors(100);
     for (metric, element) in
         [(Metric::L1, Element::Float32), (Metric::L2, Element::Int8), (Metric::Hamming, Element::Float32)]
     {
@@ -231,9 +204,9 @@ fn vectors_that_are_not_alike_have_no_centre() {
 fn far_apart(vectors: usize, seed: u64) -> Vec<Vec<f32>> {
     const CLUSTERS: usize = 6;
     let mut rng = Rng::new(seed);
-    let mut places = Alike::new(7, 0.0).vectors(CLUSTERS);
+    let mut places = Alike::new(7, DIMENSIONS, 0.0).vectors(CLUSTERS);
     places.iter_mut().flatten().for_each(|element| *element *= 20.0);
-    let mut noise = Alike::new(seed, 0.0);
+    let mut noise = Alike::new(seed, DIMENSIONS, 0.0);
     (0..vectors)
         .map(|_| {
             let place = &places[rng.below(CLUSTERS)];
@@ -268,14 +241,14 @@ fn a_centre_among_clusters_that_are_far_apart_costs_no_recall_and_one_in_one_of_
 #[test]
 fn vectors_that_come_later_are_found_as_by_whole_vectors_also_beside_the_centre() {
     for metric in METRICS {
-        let mut data = Alike::new(4, 20.0);
+        let mut data = Alike::new(4, DIMENSIONS, 20.0);
         let vectors = data.vectors(1500);
         let exact = built(MemoryGraph::new(metric, DIMENSIONS, Limits::default()).exact(), &vectors);
         let mut graphs = [centred(metric, &vectors), exact];
         let mut live = numbered(&vectors);
         // Those of the second round are another mean away from those that the centre is of.
         for offset in [20.0, 24.0] {
-            data.offset = offset;
+            data.set_offset(offset);
             for at in 0..500 {
                 let (node, _) = live.swap_remove(at * 7 % live.len());
                 let vector = data.vector();
@@ -299,7 +272,7 @@ fn vectors_that_come_later_are_found_as_by_whole_vectors_also_beside_the_centre(
 #[test]
 fn a_search_about_a_centre_allocates_nothing_and_reads_vectors_as_exactly() {
     for metric in METRICS {
-        let mut data = Alike::new(5, 20.0);
+        let mut data = Alike::new(5, DIMENSIONS, 20.0);
         let vectors = data.vectors(600);
         let graph = centred(metric, &vectors);
         let (packed, floats) = (graph.clone().packed(), graph);

@@ -2,7 +2,7 @@
 
 use bson::{Document, doc, rawdoc};
 use treedb_storage::Reads;
-use treedb_testing::{Clusters, Rng};
+use treedb_testing::{Alike, Rng};
 
 use super::*;
 use crate::{Collection, DeleteRequest, IndexSpec, UpdateRequest, VectorSearchRequest};
@@ -11,34 +11,17 @@ const DIMENSIONS: usize = 96;
 const DOCUMENTS: i32 = 1500;
 const SIMILARITIES: [&str; 3] = ["cosine", "euclidean", "dotProduct"];
 
-/// Vectors whose elements are so many times as far from zero as they are spread.
-struct Alike {
-    data: Clusters,
-    far: f32,
+/// Vectors of these tests, whose elements are so many times as far from zero as they are spread.
+fn alike(offset: f32) -> Alike {
+    Alike::new(1, DIMENSIONS, offset)
 }
 
-impl Alike {
-    fn new(offset: f32) -> Alike {
-        let mut sample = Clusters::new(1, DIMENSIONS, 20, 12);
-        let squares: f32 = (0..500).flat_map(|_| sample.vector()).map(|element| element * element).sum();
-        let far = offset * (squares / (500 * DIMENSIONS) as f32).sqrt();
-        Alike { data: Clusters::new(1, DIMENSIONS, 20, 12), far }
-    }
+fn stored(alike: &mut Alike) -> Vec<f64> {
+    alike.vector().into_iter().map(f64::from).collect()
+}
 
-    fn vector(&mut self) -> Vec<f32> {
-        let far = self.far;
-        let with_offset =
-            |(at, element): (usize, f32)| element + if at.is_multiple_of(3) { -far } else { far };
-        self.data.vector().into_iter().enumerate().map(with_offset).collect()
-    }
-
-    fn stored(&mut self) -> Vec<f64> {
-        self.vector().into_iter().map(f64::from).collect()
-    }
-
-    fn document(&mut self, id: i32) -> RawDocumentBuf {
-        raw(&doc! { "_id": id, "v": self.stored() })
-    }
+fn document(alike: &mut Alike, id: i32) -> RawDocumentBuf {
+    raw(&doc! { "_id": id, "v": stored(alike) })
 }
 
 fn things(db: &Database) -> Collection {
@@ -55,7 +38,7 @@ fn create_index(db: &Database, similarity: &str, quantization: &str) {
 /// A collection of vectors that are alike, with an index.
 fn indexed(disk: &SimDisk, alike: &mut Alike, similarity: &str, quantization: &str) -> Database {
     let db = open(disk).unwrap();
-    let documents: Vec<_> = (0..DOCUMENTS).map(|id| alike.document(id)).collect();
+    let documents: Vec<_> = (0..DOCUMENTS).map(|id| document(alike, id)).collect();
     things(&db).insert_many(&documents, true).unwrap();
     create_index(&db, similarity, quantization);
     db
@@ -95,7 +78,7 @@ fn scalar_finds_as_much_as_none_however_far_from_zero_all_vectors_are() {
     for similarity in SIMILARITIES {
         for offset in [5.0, 10.0, 20.0] {
             let [scalar, none] = ["scalar", "none"].map(|quantization| {
-                let mut alike = Alike::new(offset);
+                let mut alike = alike(offset);
                 let db = indexed(&SimDisk::new(), &mut alike, similarity, quantization);
                 let centred = entry(&db).get_array("indexes").unwrap()[1]
                     .as_document()
@@ -122,7 +105,7 @@ fn what_is_written_after_a_build_is_coded_about_the_same_centre_and_found() {
     for similarity in SIMILARITIES {
         // See [`least`].
         let lost = if similarity == "dotProduct" { 0.1 } else { 0.03 };
-        let (disk, mut alike, mut rng) = (SimDisk::new(), Alike::new(20.0), Rng::new(3));
+        let (disk, mut alike, mut rng) = (SimDisk::new(), alike(20.0), Rng::new(3));
         let db = indexed(&disk, &mut alike, similarity, "scalar");
         let before = recall(&db, &mut alike, 30);
         let mut next = DOCUMENTS;
@@ -132,10 +115,10 @@ fn what_is_written_after_a_build_is_coded_about_the_same_centre_and_found() {
                 .delete(DeleteRequest::many(rawdoc! { "_id": { "$gte": from, "$lt": from + 100 } }))
                 .unwrap();
             for id in from + 100..from + 150 {
-                let set = raw(&doc! { "$set": { "v": alike.stored() } });
+                let set = raw(&doc! { "$set": { "v": stored(&mut alike) } });
                 things(&db).update(UpdateRequest::one(rawdoc! { "_id": id }, set)).unwrap();
             }
-            let new: Vec<_> = (next..next + 100).map(|id| alike.document(id)).collect();
+            let new: Vec<_> = (next..next + 100).map(|id| document(&mut alike, id)).collect();
             things(&db).insert_many(&new, true).unwrap();
             next += 100;
             for memory in [1 << 30, 0] {
@@ -163,7 +146,7 @@ fn what_is_written_after_a_build_is_coded_about_the_same_centre_and_found() {
                 .is_empty()
         );
         db.check().unwrap();
-        let new: Vec<_> = (0..300).map(|id| alike.document(id)).collect();
+        let new: Vec<_> = (0..300).map(|id| document(&mut alike, id)).collect();
         things(&db).insert_many(&new, true).unwrap();
         let found = recall(&db, &mut alike, 20);
         assert!(found >= least(similarity), "{similarity}: {found}");
@@ -173,10 +156,10 @@ fn what_is_written_after_a_build_is_coded_about_the_same_centre_and_found() {
 
 #[test]
 fn an_index_that_began_with_few_documents_has_a_centre_once_it_is_built_again() {
-    let (mut alike, db) = (Alike::new(20.0), open(&SimDisk::new()).unwrap());
-    things(&db).insert_one(alike.document(-1)).unwrap();
+    let (mut alike, db) = (alike(20.0), open(&SimDisk::new()).unwrap());
+    things(&db).insert_one(document(&mut alike, -1)).unwrap();
     create_index(&db, "cosine", "scalar");
-    let documents: Vec<_> = (0..DOCUMENTS).map(|id| alike.document(id)).collect();
+    let documents: Vec<_> = (0..DOCUMENTS).map(|id| document(&mut alike, id)).collect();
     things(&db).insert_many(&documents, true).unwrap();
     assert_eq!(entry(&db).get_i32("v").unwrap(), 7);
     db.check().unwrap();
@@ -192,11 +175,11 @@ fn an_index_that_began_with_few_documents_has_a_centre_once_it_is_built_again() 
 fn an_index_that_was_made_before_there_were_documents_has_the_centre_of_the_first_that_come_together() {
     for (similarity, offset) in [("cosine", 20.0), ("euclidean", 20.0), ("dotProduct", 20.0), ("cosine", 0.0)]
     {
-        let (mut alike, db) = (Alike::new(offset), open(&SimDisk::new()).unwrap());
+        let (mut alike, db) = (alike(offset), open(&SimDisk::new()).unwrap());
         things(&db).insert_one(raw(&doc! { "_id": -1 })).unwrap();
         create_index(&db, similarity, "scalar");
         for from in [0, 100, 200] {
-            let documents: Vec<_> = (from..from + 100).map(|id| alike.document(id)).collect();
+            let documents: Vec<_> = (from..from + 100).map(|id| document(&mut alike, id)).collect();
             things(&db).insert_many(&documents, true).unwrap();
         }
         assert_eq!(entry(&db).get_i32("v").unwrap(), if offset > 0.0 { 13 } else { 7 });
@@ -208,16 +191,16 @@ fn an_index_that_was_made_before_there_were_documents_has_the_centre_of_the_firs
 
 #[test]
 fn an_image_is_built_anew_when_an_index_that_was_emptied_gets_a_centre() {
-    let (mut alike, db) = (Alike::new(20.0), open(&SimDisk::new()).unwrap());
-    things(&db).insert_one(alike.document(-1)).unwrap();
+    let (mut alike, db) = (alike(20.0), open(&SimDisk::new()).unwrap());
+    things(&db).insert_one(document(&mut alike, -1)).unwrap();
     create_index(&db, "cosine", "scalar");
     for id in 0..300 {
-        things(&db).insert_one(alike.document(id)).unwrap();
+        things(&db).insert_one(document(&mut alike, id)).unwrap();
     }
     recall(&db, &mut alike, 30);
     assert_eq!((entry(&db).get_i32("v").unwrap(), db.vector_memory_use().built), (7, 1));
     things(&db).delete(DeleteRequest::many(rawdoc! {})).unwrap();
-    let documents: Vec<_> = (0..DOCUMENTS).map(|id| alike.document(id)).collect();
+    let documents: Vec<_> = (0..DOCUMENTS).map(|id| document(&mut alike, id)).collect();
     things(&db).insert_many(&documents, true).unwrap();
     let found = recall(&db, &mut alike, 30);
     assert!(found > 0.97, "{found}");
@@ -227,12 +210,13 @@ fn an_image_is_built_anew_when_an_index_that_was_emptied_gets_a_centre() {
 #[test]
 fn documents_without_vectors_do_not_hide_that_vectors_are_alike() {
     for index_first in [false, true] {
-        let (mut alike, db) = (Alike::new(20.0), open(&SimDisk::new()).unwrap());
+        let (mut alike, db) = (alike(20.0), open(&SimDisk::new()).unwrap());
         things(&db).insert_one(raw(&doc! { "_id": -1 })).unwrap();
         if index_first {
             create_index(&db, "cosine", "scalar");
         }
-        let with_some = |id: i32| if id % 40 == 0 { alike.document(id) } else { raw(&doc! { "_id": id }) };
+        let with_some =
+            |id: i32| if id % 40 == 0 { document(&mut alike, id) } else { raw(&doc! { "_id": id }) };
         let documents: Vec<_> = (0..12_000).map(with_some).collect();
         things(&db).insert_many(&documents, true).unwrap();
         if !index_first {
@@ -248,7 +232,7 @@ fn vectors_that_are_not_alike_and_quantizations_without_codes_have_no_centre() {
     for (offset, quantization, centred) in
         [(0.0, "scalar", false), (20.0, "none", false), (20.0, "bits4", true), (20.0, "scalar", true)]
     {
-        let mut alike = Alike::new(offset);
+        let mut alike = alike(offset);
         let db = indexed(&SimDisk::new(), &mut alike, "euclidean", quantization);
         let entry = entry(&db);
         let index = entry.get_array("indexes").unwrap()[1].as_document().unwrap();
@@ -266,7 +250,7 @@ fn vectors_that_are_not_alike_and_quantizations_without_codes_have_no_centre() {
 
 #[test]
 fn a_centre_that_is_damaged_is_reported() {
-    let mut alike = Alike::new(20.0);
+    let mut alike = alike(20.0);
     let db = indexed(&SimDisk::new(), &mut alike, "cosine", "scalar");
     let entry = entry(&db);
     let index = entry.get_array("indexes").unwrap()[1].as_document().unwrap().get_i64("id").unwrap();

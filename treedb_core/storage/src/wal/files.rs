@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::frame::Lsn;
 use super::log::{Log, LogOptions, lock};
-use super::segment::{AHEAD, FIRST_FRAME, Header, Segment, name, spare_name, zero_fill};
+use super::segment::{AHEAD, FIRST_FRAME, Header, Segment, name, preallocate, spare_name, zero_fill};
 use crate::Result;
 use crate::disk::Disk;
 
@@ -113,12 +113,7 @@ impl Log {
             file.sync()
         };
         // Nobody needs it yet: derived data is not removed for it.
-        let reserve = || {
-            let file = d.open(&unfinished, true)?;
-            file.set_len(0)?;
-            file.reserve_early(size)
-        };
-        let created = reserve()
+        let created = preallocate(d, &unfinished, |file| file.reserve_early(size))
             .and_then(|()| fill())
             .and_then(|()| d.rename(&unfinished, &path))
             .and_then(|()| d.sync_dir(&self.dir));

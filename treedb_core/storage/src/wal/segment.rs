@@ -155,7 +155,7 @@ impl Segment {
             Some(path) => path,
             None => {
                 let path = dir.join(UNFINISHED);
-                if let Err(e) = preallocate(disk, &path, header.size) {
+                if let Err(e) = preallocate(disk, &path, |file| file.reserve(header.size)) {
                     // Frees the disk space; the first error is the one to report.
                     let _ = disk.remove(&path);
                     return Err(e);
@@ -226,11 +226,15 @@ impl Segment {
     }
 }
 
-/// Creates a file of `size` bytes with reserved blocks.
-fn preallocate(disk: &dyn Disk, path: &Path, size: u64) -> Result<()> {
+/// Creates a file whose blocks `reserve` reserves.
+pub(super) fn preallocate(
+    disk: &dyn Disk,
+    path: &Path,
+    reserve: impl FnOnce(&dyn DiskFile) -> Result<()>,
+) -> Result<()> {
     let file = disk.open(path, true)?;
     file.set_len(0)?;
-    file.reserve(size)
+    reserve(file.as_ref())
 }
 
 /// Writes zeroes to `from..to`. Reserved blocks are marked as unwritten, and the first write to each changes

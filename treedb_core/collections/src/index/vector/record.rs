@@ -187,11 +187,10 @@ pub(super) fn encode_vector(def: &VectorDef, centre: Option<&Centre>, vector: &[
 
 /// The record of a query that is compared with those of vectors by their codes, which are about this centre.
 pub(super) fn encode_query(def: &VectorDef, centre: Option<&Centre>, vector: &[f32]) -> Vec<u8> {
-    let mut record = encode_vector(def, centre, vector);
-    if let (Some(centre), Some((factors, codes))) = (centre, record.split_first_chunk_mut()) {
-        let unit = def.metric.check(vector, def.dimensions).unwrap_or(1.0);
-        *factors = centre.encode_query(vector, unit, &mut Vec::new(), codes).to_bytes();
-    }
+    let Some(centre) = centre else { return encode_vector(def, None, vector) };
+    let unit = def.metric.check(vector, def.dimensions).unwrap_or(1.0);
+    let (mut record, bytes) = (Vec::new(), code::code_bytes(def.metric, vector.len()));
+    encode_codes(bytes, &mut record, |codes| centre.encode_query(vector, unit, &mut Vec::new(), codes));
     record
 }
 
@@ -206,14 +205,11 @@ pub(super) fn encode_vector_over(
     let unit = def.metric.check(vector, def.dimensions).unwrap_or(1.0);
     out.clear();
     if def.has_codes() {
-        out.resize(Factors::BYTES + code::code_bytes(def.metric, vector.len()), 0);
-        let Some((factors, codes)) = out.split_first_chunk_mut() else { return };
-        let own = match centre {
+        let bytes = code::code_bytes(def.metric, vector.len());
+        return encode_codes(bytes, out, |codes| match centre {
             Some(centre) => centre.encode(vector, unit, &mut Vec::new(), codes),
             None => code::encode_for(def.metric, def.elements, vector, unit, codes),
-        };
-        *factors = own.to_bytes();
-        return;
+        });
     }
     out.reserve(4 + 4 * vector.len());
     out.extend_from_slice(&unit.to_le_bytes());
@@ -222,6 +218,14 @@ pub(super) fn encode_vector_over(
             vector.iter().for_each(|number| out.extend_from_slice(&element.half(*number).to_le_bytes()));
         }
         _ => vector.iter().for_each(|element| out.extend_from_slice(&element.to_le_bytes())),
+    }
+}
+
+/// Writes the record of so many bytes of codes, which `encode` writes, behind their factors, to an empty `out`.
+fn encode_codes(bytes: usize, out: &mut Vec<u8>, encode: impl FnOnce(&mut [u8]) -> Factors) {
+    out.resize(Factors::BYTES + bytes, 0);
+    if let Some((factors, codes)) = out.split_first_chunk_mut() {
+        *factors = encode(codes).to_bytes();
     }
 }
 
