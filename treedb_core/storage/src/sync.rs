@@ -3,7 +3,8 @@
 //! With the feature `shuttle` they come from the crate of that name, which decides at each of them which thread runs:
 //! then the tests called `schedules` explore thousands of schedules (`make schedules`), and nothing else works. A thread
 //! must not use one of these while it holds a plain standard lock: the thread waiting for that lock would block the only
-//! OS thread there is.
+//! OS thread there is. A `static` must not be one of these: tests that run in parallel would share it, and shuttle's
+//! types are for one test's OS thread only.
 //!
 //! They are the standard library's types rather than `parking_lot`'s because shuttle implements the standard API,
 //! poisoning included. So both builds compile the same code.

@@ -141,7 +141,7 @@ impl Pager {
             free_list::read(&view, meta.free_list, meta.free_list_len, meta.pages)?
         };
         let alloc = Allocator::new(meta.txn, meta.pages, free_list.free, free_list.pages);
-        static OPENED: AtomicU64 = AtomicU64::new(0);
+        static OPENED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let pager = Pager {
             id: OPENED.fetch_add(1, Ordering::Relaxed),
             view,
