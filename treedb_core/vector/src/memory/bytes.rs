@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 40 | the head: numbers of nodes, of levels above level 0 and number 0, of free nodes and of free levels; the node where searches begin and its level; the root; 4 bytes each, of which all bits are set if there is none; 8 bytes that the levels of new nodes are drawn from; the number of elements of the centre, 4 bytes: 0 if there is none |
 //! | 4 each | the elements of the centre |
-//! | | codes, factors, links, scores of links if the graph has them, vectors, of all nodes; levels above level 0 |
+//! | | codes with their factors, links, scores of links if the graph has them, vectors, of all nodes; levels above level 0 |
 //! | 4 each | free nodes, free levels |
 //!
 //! Numbers are little-endian. What records there are and how long they are is not among the bytes: who reads them has an empty graph
@@ -125,7 +125,7 @@ impl Head {
     fn of(graph: &MemoryGraph) -> Head {
         let MemoryGraph { entry, root, random, codes, above, free, .. } = graph;
         Head {
-            nodes: codes.count(),
+            nodes: codes.records().count(),
             levels: above.count(),
             free: free.len(),
             free_levels: above.free.len(),
@@ -179,8 +179,7 @@ impl MemoryGraph {
         let mut head = Head::of(self).encode();
         f32::write(self.centre().map_or(&[], |centre| centre.elements()), &mut head);
         out.write_all(&head)?;
-        self.codes.write_to(out)?;
-        self.factors.write_to(out)?;
+        self.codes.records().write_to(out)?;
         self.links.write_to(out)?;
         if let Some(scores) = &self.scores {
             scores.write_to(out)?;
@@ -200,7 +199,7 @@ impl MemoryGraph {
 
     /// Whether all links are to nodes that there are, all levels end, and nothing is used twice.
     fn is_sound(&self) -> bool {
-        let mut is_free = vec![false; self.codes.count()];
+        let mut is_free = vec![false; self.codes.records().count()];
         let mut levels_met = vec![false; self.above.count()];
         let meet = |all: &mut Vec<bool>, number: u32| {
             all.get_mut(number as usize).is_some_and(|met| !std::mem::replace(met, true))
@@ -289,8 +288,7 @@ impl GraphReader {
     pub fn read_some(&mut self, input: &mut impl Read, most: &mut usize) -> io::Result<bool> {
         let GraphReader { graph, head: Head { nodes, levels, .. } } = self;
         let scores = graph.scores.as_mut();
-        Ok(graph.codes.read_some(input, *nodes, most)?
-            && graph.factors.read_some(input, *nodes, most)?
+        Ok(graph.codes.records_mut().read_some(input, *nodes, most)?
             && graph.links.read_some(input, *nodes, most)?
             && scores.map_or(Ok(true), |scores| scores.read_some(input, *nodes, most))?
             && graph.vectors.read_some(input, *nodes, most)?
@@ -303,7 +301,7 @@ impl GraphReader {
     /// Those of `input`; `InvalidData` if it is no graph.
     pub fn finish(self, input: &mut impl Read) -> io::Result<MemoryGraph> {
         let GraphReader { mut graph, head } = self;
-        if graph.codes.count() != head.nodes || graph.above.count() != head.levels {
+        if graph.codes.records().count() != head.nodes || graph.above.count() != head.levels {
             return Err(invalid());
         }
         let mut bytes = vec![0; size_of::<u32>() * (head.free + head.free_levels)];
@@ -435,10 +433,10 @@ mod tests {
             found.push((form, bytes.len(), hash));
         }
         let expected = [
-            (1, 14_636, 9_686_803_084_669_445_810),
-            (2, 11_516, 5_468_276_997_335_407_793),
-            (4, 8_876, 13_501_111_177_295_060_354),
-            (6, 14_732, 10_574_242_660_681_479_355),
+            (1, 14_636, 6_171_997_106_376_253_530),
+            (2, 11_516, 2_769_576_431_676_775_921),
+            (4, 8_876, 460_319_951_235_369_386),
+            (6, 14_732, 2_142_985_326_070_558_999),
         ];
         assert_eq!(found, expected);
     }

@@ -9,6 +9,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `records` | records of one length |
+//! | `codes` | the codes of vectors, with the factors of their scores |
 //! | `vectors` | the vectors, as floats or packed |
 //! | `above` | the links above level 0 |
 //! | `search` | the nearest vectors to another one |
@@ -22,6 +23,7 @@ mod above;
 mod among;
 mod build;
 mod bytes;
+mod codes;
 mod nodes;
 mod records;
 mod search;
@@ -39,10 +41,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use above::Above;
+use codes::Codes;
 use vectors::{Elements, Vectors};
 
 use crate::centre::Centre;
-use crate::code::{self, Coded, Factors};
+use crate::code::{self, Coded};
 use crate::element::Element;
 use crate::few_bits::FewBits;
 use crate::graph::{self, Limits, NodesMut, Scratch, Spare, Stamps};
@@ -67,9 +70,7 @@ pub struct MemoryGraph {
     scores_of: Metric,
     entry: Option<(u32, u8)>,
     root: Option<u32>,
-    codes: Records<u8>,
-    /// The scale of the codes, their sum, and their squared length if the scores need it.
-    factors: Records<u32>,
+    codes: Codes,
     /// The number of links in level 0 (lowest byte) and that of the chain in `above` (the rest, 0 for none); the links.
     links: Records<u32>,
     /// Scores of the links in level 0; without them they are computed when they are needed.
@@ -87,7 +88,6 @@ impl Clone for MemoryGraph {
     fn clone(&self) -> Self {
         MemoryGraph {
             codes: self.codes.clone(),
-            factors: self.factors.clone(),
             links: self.links.clone(),
             scores: self.scores.clone(),
             vectors: self.vectors.clone(),
@@ -120,8 +120,7 @@ impl MemoryGraph {
             scores_of: metric,
             entry: None,
             root: None,
-            codes: Records::in_lines(code::code_bytes(metric, dimensions)),
-            factors: factors_for(metric),
+            codes: Codes::new(code::code_bytes(metric, dimensions), metric),
             links: Records::new(1 + limits.links_below),
             scores: Some(Records::new(limits.links_below)),
             vectors: Vectors::new(dimensions, Element::Float32, metric.is_of_bits()),
@@ -157,9 +156,8 @@ impl MemoryGraph {
             return self;
         }
         let few = FewBits::new(self.metric, self.dimensions, bits);
-        let (codes, factors) = (Records::new(few.code_bytes()), Records::new(3));
-        let vectors = Vectors::Coded(Records::new(1));
-        MemoryGraph { codes, factors, vectors, few: Some(Arc::new(few)), ..self }
+        let (codes, vectors) = (Codes::of_few_bits(few.code_bytes()), Vectors::Coded(Records::new(1)));
+        MemoryGraph { codes, vectors, few: Some(Arc::new(few)), ..self }
     }
 
     /// Makes codes be about a centre. To be called before anything is inserted and after all else is said of the graph, and of no
@@ -171,8 +169,10 @@ impl MemoryGraph {
         }
         if let Some(few) = &mut self.few {
             *few = Arc::new(few.about(&centre));
+        } else {
+            self.codes = self.codes.emptied_for(Centre::SCORES);
         }
-        (self.scores_of, self.factors) = (Centre::SCORES, factors_for(Centre::SCORES));
+        self.scores_of = Centre::SCORES;
         self.centre = Some(centre);
     }
 
@@ -239,7 +239,7 @@ impl MemoryGraph {
                 }
                 None => vector,
             };
-            packed.set(node, vector, unit, (coded, graph.codes.get(node)));
+            packed.set(node, vector, unit, (coded, graph.codes.get(node).codes));
         }
         graph.vectors = packed;
         graph
@@ -247,7 +247,7 @@ impl MemoryGraph {
 
     /// How many nodes there are.
     pub fn len(&self) -> usize {
-        self.codes.count() - self.free.len()
+        self.codes.records().count() - self.free.len()
     }
 
     /// Whether there is no node.
@@ -258,14 +258,14 @@ impl MemoryGraph {
     /// Bytes of records, vectors and links.
     pub fn bytes(&self) -> usize {
         let scores = self.scores.as_ref().map_or(0, Records::bytes);
-        let nodes = self.codes.bytes() + self.factors.bytes() + self.links.bytes() + scores;
+        let nodes = self.codes.records().bytes() + self.links.bytes() + scores;
         nodes + self.vectors.bytes() + self.above.bytes() + 4 * self.free.capacity()
     }
 
     /// Bytes that so many nodes take, about: how many are above level 0 is random.
     pub fn bytes_of(&self, nodes: usize) -> usize {
         let scores = self.scores.as_ref().map_or(0, |scores| scores.bytes_of(nodes));
-        let records = self.codes.bytes_of(nodes) + self.factors.bytes_of(nodes) + self.links.bytes_of(nodes);
+        let records = self.codes.records().bytes_of(nodes) + self.links.bytes_of(nodes);
         records + scores + self.vectors.bytes_of(nodes) + self.above.bytes_of(nodes)
     }
 
@@ -275,7 +275,7 @@ impl MemoryGraph {
             (Some(own), Some(other)) => own.bytes_beside(other),
             (own, _) => own.as_ref().map_or(0, Records::bytes),
         };
-        let codes = self.codes.bytes_beside(&other.codes) + self.factors.bytes_beside(&other.factors);
+        let codes = self.codes.records().bytes_beside(other.codes.records());
         let links = self.links.bytes_beside(&other.links) + self.above.bytes_beside(&other.above);
         codes + links + scores + self.vectors.bytes_beside(&other.vectors) + 4 * self.free.capacity()
     }
@@ -324,14 +324,13 @@ impl MemoryGraph {
     /// the links ([`NodesMut::set_links`]) and where searches begin ([`NodesMut::set_entry`]).
     pub fn add_node(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            self.codes.push();
-            self.factors.push();
+            self.codes.records_mut().push();
             self.links.push();
             if let Some(scores) = &mut self.scores {
                 scores.push();
             }
             self.vectors.push();
-            self.codes.count() as u32 - 1
+            self.codes.records().count() as u32 - 1
         })
     }
 
@@ -356,22 +355,21 @@ impl MemoryGraph {
     }
 
     fn store_vector(&mut self, node: u32, vector: &[f32], unit: f32) {
-        let codes = self.codes.get_mut(node);
-        let (factors, coded) = match (&self.few, &self.centre) {
+        let mut coded = vector;
+        self.codes.set(node, |codes| match (&self.few, &self.centre) {
             (Some(few), Some(centre)) if centre.moves_few_bits() => {
                 centre.subtract_from(vector, unit, &mut self.difference);
-                (few.encode(&self.difference, 1.0, codes), vector)
+                few.encode(&self.difference, 1.0, codes)
             }
-            (Some(few), _) => (few.encode(vector, unit, codes), vector),
+            (Some(few), _) => few.encode(vector, unit, codes),
             (None, Some(centre)) => {
                 let factors = centre.encode(vector, unit, &mut self.difference, codes);
-                (factors, &*self.difference)
+                coded = &self.difference;
+                factors
             }
-            (None, None) => (code::encode_for(self.metric, self.element, vector, unit, codes), vector),
-        };
-        let parts = [factors.scale.to_bits(), factors.sum.cast_unsigned(), factors.squares.to_bits()];
-        self.factors.get_mut(node).iter_mut().zip(parts).for_each(|(place, part)| *place = part);
-        self.vectors.set(node, vector, unit, (coded, codes));
+            (None, None) => code::encode_for(self.metric, self.element, vector, unit, codes),
+        });
+        self.vectors.set(node, vector, unit, (coded, self.codes.get(node).codes));
     }
 
     /// Makes a node one of this level, without links above level 0, unless it is of this level.
@@ -394,7 +392,8 @@ impl MemoryGraph {
 
     /// What is wrong with the graph, if anything is.
     pub fn check(&self) -> Vec<graph::Damage<u32>> {
-        let nodes = (0..self.codes.count() as u32).filter(|node| !self.free.contains(node)).collect();
+        let nodes =
+            (0..self.codes.records().count() as u32).filter(|node| !self.free.contains(node)).collect();
         let Ok(damage) = graph::check(self, &nodes, &self.limits);
         damage
     }
@@ -436,13 +435,7 @@ impl MemoryGraph {
     /// The same, without the squared length if the scores do not need it.
     #[inline]
     fn scored(&self, node: u32) -> Coded<'_> {
-        Coded { factors: self.factors(node), codes: self.codes.get(node) }
-    }
-
-    /// The factors of a node's codes, without the squared length if the scores do not need it.
-    #[inline]
-    fn factors(&self, node: u32) -> Factors {
-        factors_of(self.factors.get(node))
+        self.codes.get(node)
     }
 
     /// Steele and others' splitmix64: the same graph from the same inserts.
@@ -452,22 +445,4 @@ impl MemoryGraph {
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ mixed >> 31
     }
-}
-
-/// Records of factors for such scores.
-fn factors_for(scores_of: Metric) -> Records<u32> {
-    Records::new(if scores_of == Metric::L2 { 3 } else { 2 })
-}
-
-/// What a record of factors says.
-#[inline]
-fn factors_of(record: &[u32]) -> Factors {
-    let factors = match record {
-        [scale, sum, squares] => [*scale, *sum, *squares],
-        [scale, sum] => [*scale, *sum, 0],
-        _ => [0; 3],
-    };
-    let [scale, sum, squares] = factors;
-    let (scale, squares) = (f32::from_bits(scale), f32::from_bits(squares));
-    Factors { scale, squares, sum: sum.cast_signed() }
 }

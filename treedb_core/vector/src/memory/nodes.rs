@@ -2,10 +2,10 @@
 
 use std::convert::Infallible;
 
+use super::MemoryGraph;
 use super::above::{put, take};
 use super::search::Query;
 use super::vectors::Elements;
-use super::{MemoryGraph, factors_of};
 use crate::code;
 use crate::graph::{Link, Nodes, NodesMut, Plan, Spare};
 use crate::kernel;
@@ -86,23 +86,16 @@ impl MemoryGraph {
         }
     }
 
-    /// Asks for what the scores of nodes need before it is needed: the codes and their factors, if they are what is compared.
-    #[inline]
-    fn fetch<'s>(
-        &'s self,
-        nodes: &[u32],
-        dots: bool,
-        (codes, factors): (&mut [&'s [u8]; TOGETHER], &mut [&'s [u32]; TOGETHER]),
-    ) {
-        for ((codes, factors), node) in codes.iter_mut().zip(factors).zip(nodes) {
-            if dots {
-                *codes = self.codes.get(*node);
-                kernel::prefetch(codes);
-                *factors = self.factors.get(*node);
-                kernel::prefetch(factors);
-            } else {
-                self.prefetch(*node);
-            }
+    /// Asks for what the scores of nodes need before it is needed; if it is codes that are compared (`dots`), says where they are.
+    #[inline(always)]
+    fn fetch<'s>(&'s self, nodes: &[u32], dots: bool, records: &mut [&'s [u8]; TOGETHER]) {
+        if !dots {
+            nodes.iter().for_each(|node| self.prefetch(*node));
+            return;
+        }
+        for (record, node) in records.iter_mut().zip(nodes) {
+            *record = self.codes.record(*node);
+            kernel::prefetch(record);
         }
     }
 
@@ -149,18 +142,19 @@ impl Nodes for MemoryGraph {
         out.clear();
         let by_codes = !self.exact && self.few.is_none();
         let dots = by_codes && matches!(self.metric, Metric::Cosine | Metric::InnerProduct | Metric::L2);
-        let (mut next, mut next_factors) = ([&[][..]; TOGETHER], [&[][..]; TOGETHER]);
+        let mut next = [&[][..]; TOGETHER];
         let mut blocks = nodes.chunks(TOGETHER);
         let mut block = blocks.next().unwrap_or(&[]);
-        self.fetch(block, dots, (&mut next, &mut next_factors));
+        self.fetch(block, dots, &mut next);
         while !block.is_empty() {
-            let (codes, factors, following) = (next, next_factors, blocks.next().unwrap_or(&[]));
-            self.fetch(following, dots, (&mut next, &mut next_factors));
+            let (records, following) = (next, blocks.next().unwrap_or(&[]));
+            self.fetch(following, dots, &mut next);
             if dots {
-                let (codes, mut products) = (codes.get(..block.len()).unwrap_or(&[]), [0; TOGETHER]);
-                (self.kernels.codes_of)(codes, query.coded.codes, &mut products);
-                out.extend(block.iter().zip(factors).zip(products).map(|((_, factors), products)| {
-                    code::score_of(self.scores_of, factors_of(factors), query.coded.factors, products)
+                let (records, mut products) = (records.get(..block.len()).unwrap_or(&[]), [0; TOGETHER]);
+                (self.kernels.codes_of)(records, query.coded.codes, &mut products);
+                out.extend(records.iter().zip(products).map(|(record, products)| {
+                    let factors = self.codes.factors_in(record);
+                    code::score_of(self.scores_of, factors, query.coded.factors, products)
                 }));
             } else {
                 for node in block {
@@ -181,8 +175,7 @@ impl Nodes for MemoryGraph {
         match self.exact {
             true => self.vectors.prefetch(node),
             false => {
-                kernel::prefetch(self.codes.get(node));
-                kernel::prefetch(self.factors.get(node));
+                kernel::prefetch(self.codes.record(node));
             }
         }
     }
@@ -295,7 +288,7 @@ impl NodesMut for MemoryGraph {
     fn is_copy(&self, a: u32, b: u32) -> Result<bool, Infallible> {
         Ok(match self.exact {
             true => self.vectors.get(a).0 == self.vectors.get(b).0,
-            false => self.codes.get(a) == self.codes.get(b) && self.factors.get(a) == self.factors.get(b),
+            false => self.codes.record(a) == self.codes.record(b),
         })
     }
 }

@@ -45,7 +45,7 @@ use super::image::{Contents, lock};
 use super::record::{position_of, row_of};
 
 /// Changed with the bytes of the content.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// Bytes that one search reads at most: some ten milliseconds.
 #[cfg(not(test))]

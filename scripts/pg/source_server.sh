@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Prints the pg_config of a PostgreSQL that is built from Debian's source, which it does first if it is not there yet:
+# about five minutes on two cores.
+#
+#   scripts/pg/source_server.sh 17             of the major version that Debian 13 has
+#   scripts/pg/source_server.sh 15 --asserts   with assertions (--enable-cassert), for 15 or 17
+#
+# Assertions check what the server otherwise trusts an extension with: arguments, locks held, pins and pages, memory
+# contexts, the order of what is logged. The folder is TREEDB_PG_SERVERS, or a cache folder of the system; only root
+# can install what the build needs.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+usage() { echo "source_server: scripts/pg/source_server.sh MAJOR [--asserts]" >&2; exit 2; }
+case ${1:-} in
+    15) suite=bookworm ;;
+    17) suite=trixie ;;
+    *) echo "source_server: Debian has the source of PostgreSQL 15 and 17" >&2; exit 2 ;;
+esac
+major=$1 name=postgresql-$1 options=() flags=-O2
+case ${2:-} in
+    --asserts) name+=-asserts options=(--enable-cassert) flags="-O1 -fno-omit-frame-pointer" ;;
+    "") ;;
+    *) usage ;;
+esac
+
+servers=${TREEDB_PG_SERVERS:-}
+if [ -z "$servers" ]; then
+    if [ "$(id -u)" -eq 0 ]; then servers=/var/cache/treedb; else servers=${XDG_CACHE_HOME:-$HOME/.cache}/treedb; fi
+fi
+place=$servers/$name
+if [ ! -x "$place/bin/pg_config" ]; then
+    scripts/setup.sh bison flex perl dpkg-dev debian-archive-keyring libreadline-dev zlib1g-dev libicu-dev liblz4-dev libzstd-dev >&2
+    mkdir -p "$servers"
+    new=$(mktemp -d "$servers/new.XXXXXX")
+    trap 'rm -rf "$new"' EXIT
+    # The mirror is the one that packages come from; the lists are kept apart from the system's.
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 '/debian/*$' || true)
+    mkdir "$new/lists" "$new/parts"
+    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${mirror:-http://deb.debian.org/debian} $suite main" >"$new/sources.list"
+    apt=(apt-get -qq -o "Dir::Etc::SourceList=$new/sources.list" -o "Dir::Etc::SourceParts=$new/parts"
+        -o "Dir::State::Lists=$new/lists" -o APT::Sandbox::User=root)
+    "${apt[@]}" update >&2
+    (cd "$new" && "${apt[@]}" source "postgresql-$major" >&2)
+    cd "$new/postgresql-$major"-*/
+    # The prefix is this folder's, so that initdb finds its own files.
+    ./configure --quiet --prefix="$place" "${options[@]}" --enable-debug --with-icu --with-lz4 --with-zstd \
+        --with-system-tzdata=/usr/share/zoneinfo CFLAGS="-g $flags" >&2
+    make -s -j"$(nproc)" world-bin >&2
+    make -s install-world-bin >&2
+    # pg_regress and the isolation tester lie where the scripts expect them.
+    make -s -C src/test/regress install >&2
+    make -s -C src/test/isolation install >&2
+    chmod -R go+rX "$place"
+    chmod go+rx "$servers"
+fi
+echo "$place/bin/pg_config"

@@ -1,0 +1,85 @@
+//! The codes of vectors, each with the factors of its scores in the same record: a search reads both of every node that it meets, and looks
+//! for them once.
+//!
+//! | bytes of a record | what |
+//! |---|---|
+//! | as many as a code has | the code |
+//! | 4 | the scale of the code, a float |
+//! | 4 | the sum of the code |
+//! | 4 | its squared length, a float, if the scores need it |
+//!
+//! Numbers are little-endian.
+
+use super::records::Records;
+use crate::code::{Coded, Factors};
+use crate::metric::Metric;
+
+/// The codes of a graph.
+#[derive(Clone, Debug)]
+pub(super) struct Codes {
+    records: Records<u8>,
+    /// Bytes of a code.
+    len: usize,
+}
+
+impl Codes {
+    /// Codes of so many bytes, for such scores.
+    pub(super) fn new(len: usize, scores_of: Metric) -> Codes {
+        let factors = if scores_of == Metric::L2 { 12 } else { 8 };
+        Codes { records: Records::in_lines(len + factors), len }
+    }
+
+    /// Codes of few bits, of so many bytes.
+    pub(super) fn of_few_bits(len: usize) -> Codes {
+        Codes { records: Records::new(len + 12), len }
+    }
+
+    /// The same without any record, for other scores.
+    pub(super) fn emptied_for(&self, scores_of: Metric) -> Codes {
+        Codes::new(self.len, scores_of)
+    }
+
+    pub(super) fn records(&self) -> &Records<u8> {
+        &self.records
+    }
+
+    pub(super) fn records_mut(&mut self) -> &mut Records<u8> {
+        &mut self.records
+    }
+
+    /// The record of a node, which begins with its code; empty if there is none.
+    #[inline]
+    pub(super) fn record(&self, node: u32) -> &[u8] {
+        self.records.get(node)
+    }
+
+    /// The factors in a record.
+    #[inline]
+    pub(super) fn factors_in(&self, record: &[u8]) -> Factors {
+        let numbers = match record.get(self.len..).unwrap_or(&[]).as_chunks().0 {
+            [scale, sum, squares] => [*scale, *sum, *squares],
+            [scale, sum] => [*scale, *sum, [0; 4]],
+            _ => [[0; 4]; 3],
+        };
+        let [scale, sum, squares] = numbers.map(u32::from_le_bytes);
+        let (scale, squares) = (f32::from_bits(scale), f32::from_bits(squares));
+        Factors { scale, squares, sum: sum.cast_signed() }
+    }
+
+    /// The code of a node with its factors, without the squared length if the scores do not need it.
+    #[inline]
+    pub(super) fn get(&self, node: u32) -> Coded<'_> {
+        let record = self.record(node);
+        Coded { factors: self.factors_in(record), codes: record.get(..self.len).unwrap_or(&[]) }
+    }
+
+    /// Sets the code of a node: `encode` writes it, and gives its factors.
+    pub(super) fn set(&mut self, node: u32, encode: impl FnOnce(&mut [u8]) -> Factors) {
+        if let Some((code, rest)) = self.records.get_mut(node).split_at_mut_checked(self.len) {
+            let Factors { scale, sum, squares } = encode(code);
+            let numbers = [scale.to_bits(), sum.cast_unsigned(), squares.to_bits()];
+            let places = rest.as_chunks_mut().0.iter_mut();
+            places.zip(numbers).for_each(|(place, number)| *place = number.to_le_bytes());
+        }
+    }
+}
