@@ -21,6 +21,21 @@ EXPLAIN (COSTS OFF) SELECT * FROM find('items', '{}', '{"sort": {"none": 1}}');
 EXPLAIN (COSTS OFF) SELECT * FROM aggregate('items', '[{"$match": {"n": 1}}, {"$limit": 2}]');
 EXPLAIN (COSTS OFF, VERBOSE) SELECT f.*, 1 AS one FROM find('items', '{"n": 7}') AS f(d);
 SELECT pg_temp.plan($$SELECT * FROM find('items', '{"n": 7}')$$, 'COSTS OFF, FORMAT json');
+-- In formats for programs nodes of every kind have what the server shows of its own, and what is theirs under names that the server has no other use for.
+CREATE FUNCTION node(query text) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
+DECLARE plan jsonb; node jsonb;
+BEGIN
+    EXECUTE 'EXPLAIN (ANALYZE, VERBOSE, BUFFERS, FORMAT JSON) ' || query INTO plan;
+    node := jsonb_path_query_first(plan, '$.** ? (@."Custom Plan Provider" like_regex "TreeDB")');
+    RETURN QUERY SELECT jsonb_object_agg(key, value) FROM jsonb_each(node) WHERE key IN ('Plan', 'Custom Plan Provider', 'Schema', 'Relation Name', 'Collection', 'Search Plan', 'Indexes', 'Order By', 'Keys Examined', 'Documents Examined')
+        UNION ALL SELECT jsonb_build_object('buffers', node ->> 'Shared Hit Blocks' IS NOT NULL, 'output', node -> 'Output', 'rows', (node ->> 'Actual Rows')::float8);
+END $$;
+SELECT node($$SELECT * FROM find('items', '{"n": 7}')$$);
+SELECT node($$SELECT * FROM find('items', '{"$or": [{"n": 7}, {"k": 3, "_id": {"$lt": 20}}]}')$$);
+SELECT node($$SELECT * FROM count('items', '{"n": 7}')$$);
+SELECT node($$SELECT * FROM aggregate('items', '[{"$match": {"n": 7}}, {"$limit": 2}]')$$);
+SELECT node($$SELECT doc -> '_id' FROM items WHERE doc @@ '{"k": 3}' ORDER BY doc -> 'k' LIMIT 3$$);
+SELECT node($$SELECT n, doc FROM generate_series(1, 2) n, LATERAL (SELECT doc FROM items WHERE doc @@ format('{"n": %s}', n)::bson) d$$);
 -- Estimates come from the collection.
 CREATE FUNCTION estimated_rows(query text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE plan json;

@@ -36,4 +36,27 @@ SELECT opened, asked, conditions BETWEEN 200 AND 400 AS conditions FROM work(joi
 -- Partitions are opened once each, and partitions that have the same indexes are asked about them once.
 SELECT opened, asked, conditions BETWEEN 80 AND 400 AS conditions FROM work($$SELECT FROM a, a b, p WHERE p.doc -> 'n' = a.x AND p.doc -> 'n' >= b.x$$);
 SELECT opened, asked, conditions BETWEEN 4 AND 20 AS conditions FROM work($$SELECT FROM a, a b, c WHERE c.doc -> 'm' = a.x AND c.doc -> 'n' >= b.x$$);
+-- What is remembered is bounded by the bytes that it takes: indexes with long definitions are not all kept until the end of a statement, others are.
+CREATE FUNCTION twice(OUT first int, OUT again int) LANGUAGE plpgsql AS $$
+BEGIN
+    FOR turn IN 1 .. 2 LOOP
+        first := again; again := 0;
+        FOR n IN 1 .. 12 LOOP
+            again := again + (SELECT opened FROM work(format('SELECT FROM a, long%s c WHERE c.doc -> ''n'' = a.x', n)));
+        END LOOP;
+    END LOOP;
+END $$;
+DO $$ BEGIN
+    FOR n IN 1 .. 12 LOOP
+        EXECUTE format('CREATE TABLE long%s (doc bson)', n);
+        PERFORM create_index('long' || n, '{"n": 1}');
+    END LOOP;
+END $$;
+SELECT first >= 12 AS opened, again FROM twice();
+DO $$ BEGIN
+    FOR n IN 1 .. 12 LOOP
+        PERFORM create_index('long' || n, '{"n": -1}', jsonb_build_object('name', 'partial', 'partialFilterExpression', jsonb_build_object('n', jsonb_build_object('$gt', repeat('x', 100000))))::bson);
+    END LOOP;
+END $$;
+SELECT first >= 12 AS opened, again > 5 AS opened_again FROM twice();
 DROP SCHEMA planning_work CASCADE;

@@ -8,10 +8,10 @@ SET search_path = value_choices, treedb, public;
 \i :file
 \set file :dir '/sql/include/answers.psql'
 \i :file
+\set pattern 'TreeDB Filter|Document Filter:|Plan:|Seq Scan on [^ab]'
+\set file :dir '/sql/include/searches.psql'
+\i :file
 \set ECHO all
--- What of a plan is the same in all versions of the server: which tables are searched, and for what.
-CREATE FUNCTION pg_temp.searches(query text) RETURNS SETOF text LANGUAGE sql AS $$
-    SELECT ltrim(line, ' ->') FROM pg_temp.plan(query) line WHERE line ~ 'TreeDB Filter|Document Filter:|Plan:|Seq Scan on [^ab]' $$;
 CREATE FUNCTION cost(query text) RETURNS float LANGUAGE plpgsql AS $$
 DECLARE plan json;
 BEGIN

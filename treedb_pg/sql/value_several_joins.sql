@@ -8,10 +8,10 @@ SET search_path = several_joins, treedb, public;
 \i :file
 \set file :dir '/sql/include/answers.psql'
 \i :file
+\set pattern 'TreeDB Filter|Document Filter:|Plan:'
+\set file :dir '/sql/include/searches.psql'
+\i :file
 \set ECHO all
--- What of a plan is the same in all versions of the server: which tables are searched, and for what.
-CREATE FUNCTION pg_temp.searches(query text) RETURNS SETOF text LANGUAGE sql AS $$
-    SELECT ltrim(line, ' ->') FROM pg_temp.plan(query) line WHERE line ~ 'TreeDB Filter|Document Filter:|Plan:' $$;
 SET client_min_messages = warning;
 SET jit = off;
 SET max_parallel_workers_per_gather = 0;

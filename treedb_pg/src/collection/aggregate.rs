@@ -23,6 +23,7 @@ use treedb_query::{ErrorCode, QueryError};
 use super::options::Options;
 use super::parallel_pipeline;
 use super::reader::Reader;
+use super::shown_plan::ShownPlan;
 use super::spill;
 use super::table::{Need, Table};
 use super::vector_search;
@@ -142,6 +143,20 @@ pub(super) fn planned_workers(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<u
     let plain = has_none(&options?.bytes()) && !pipeline.has_source();
     let table = plain.then(|| Table::open_quietly(&name?.bytes()))??;
     parallel_pipeline::planned(table, &pipeline, &context())
+}
+
+/// The search that a call begins with, if its arguments are constants and the caller may know; it raises no error. The stages may come to
+/// another plan when they are executed, as any prepared statement may.
+pub(super) fn planned_search(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<ShownPlan> {
+    let [name, stages, options] = arguments.each_ref().map(Argument::constant);
+    let (name, stages, options) = (name?.bytes(), stages?.bytes(), options?.bytes());
+    let given = Options::read(bson::document(&options), OPTIONS).ok()?;
+    let Run { pipeline, hint, context } = Run::of(value::decode(&stages), given).ok()?;
+    let (query, _) = pipeline.explain(&namespace(&name), hint, &context).ok()?;
+    let (query, table) = (query?, Table::open_quietly(&name)?);
+    let reader = Reader::for_estimate(table);
+    let plan = Plan::choose(&reader, &spill::spilling(), &query).ok()?;
+    Some(ShownPlan::of(&reader, &query, &plan))
 }
 
 /// The name of a collection as stages name it.

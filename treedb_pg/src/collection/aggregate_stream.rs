@@ -78,6 +78,9 @@ impl StreamedFunction for AggregateStream {
             other => show_expression(other, shown, Self::LABELS[1]),
         }
         show_document(options, shown, Self::LABELS[2]);
+        if let Some(plan) = aggregate::planned_search(arguments) {
+            plan.show(shown);
+        }
         if let Some(workers) = aggregate::planned_workers(arguments) {
             shown.number(c"Workers Planned", workers as u64);
             if shown.is_analyze() {

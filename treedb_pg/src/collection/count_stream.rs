@@ -8,7 +8,6 @@
 
 use std::ffi::CStr;
 
-use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::{Counters, Plan, Query};
 
 use super::estimate;
@@ -16,6 +15,7 @@ use super::find::{Counted, parse_count};
 use super::find_stream::{show_document, show_name};
 use super::parallel_pipeline;
 use super::reader::Reader;
+use super::shown_plan::ShownPlan;
 use super::spill::spilling;
 use super::table::{Need, Table};
 use crate::shim::datum::Datum;
@@ -25,7 +25,6 @@ use crate::shim::snapshot::Registered;
 use crate::shim::streamed::{
     ARGUMENTS, Argument, Batch, Call, Estimate, Explanation, Returned, StreamedFunction,
 };
-use crate::shim::text;
 
 /// A call of `treedb.count` that is being executed.
 pub(crate) struct CountStream {
@@ -42,10 +41,10 @@ pub(crate) struct CountStream {
 }
 
 impl CountStream {
-    /// The plan on one line, once documents have been counted by it.
-    fn stages(&self) -> Option<String> {
+    /// The plan, once documents have been counted by it.
+    fn shown(&self) -> Option<ShownPlan> {
         let counted = self.counted.as_ref()?;
-        Some(stages(&self.reader, &self.query, &counted.plan))
+        Some(ShownPlan::of_count(&self.reader, &self.query, &counted.plan))
     }
 }
 
@@ -108,9 +107,9 @@ impl StreamedFunction for CountStream {
         show_document(options, shown, Self::LABELS[2]);
         let planned = planned(arguments);
         let workers = planned.as_ref().map_or(0, |(_, workers)| *workers);
-        let plan = running.and_then(CountStream::stages).or_else(|| planned.map(|(plan, _)| plan));
+        let plan = running.and_then(CountStream::shown).or_else(|| planned.map(|(plan, _)| plan));
         if let Some(plan) = plan {
-            shown.text(c"Plan", &text::owned_cstring(&plan));
+            plan.show(shown);
         }
         let counted = running.and_then(|stream| stream.counted.as_ref());
         let launched = counted.map_or(0, |counted| counted.workers);
@@ -132,15 +131,10 @@ impl StreamedFunction for CountStream {
 }
 
 /// The plan of a call that has not been executed, and its workers, if its arguments are constants and the caller may know.
-fn planned(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<(String, usize)> {
+fn planned(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<(ShownPlan, usize)> {
     let (reader, query) = estimate::count_query(arguments)?;
     let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
     let options = arguments[2].constant()?.bytes();
     let workers = parallel_pipeline::planned_to_count(&reader, &plan, &options);
-    Some((stages(&reader, &query, &plan), workers))
-}
-
-/// A plan's stages on one line, the last one first.
-fn stages(reader: &Reader, query: &Query, plan: &Plan) -> String {
-    explain::one_line(&explain::stages(reader, query, plan, Wanted::Count))
+    Some((ShownPlan::of_count(&reader, &query, &plan), workers))
 }

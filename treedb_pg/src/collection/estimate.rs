@@ -4,16 +4,14 @@
 //! fail when it is executed, if it is: nothing here raises an error of its own.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
-use std::thread::LocalKey;
 
 use treedb_query::access::IndexInfo;
 use treedb_query::doc::{Doc, Value};
 use treedb_query::index::ordered::Kind;
 use treedb_query::query::{Filter, Path, Plan, Query, SearchedFields, matching_share};
 
-use super::catalog_cache::{self, Moment};
+use super::answers::{Answers, KEPT_BYTES, Kept, once};
 use super::find::{parse_count, parse_find};
 use super::index::{self, Index};
 use super::ordered_rows;
@@ -22,6 +20,7 @@ use super::reader::{ESTIMATED, Reader};
 use super::spill::spilling;
 use super::statistics::KnownStatistics;
 use super::table::Table;
+use crate::shim::catalog;
 use crate::shim::datum::Datum;
 use crate::shim::filter_scan::{PathNames, Scanned, SearchedBy, ValueStatistics};
 use crate::shim::row_order::RowOrder;
@@ -31,47 +30,11 @@ use crate::shim::streamed::{ARGUMENTS, Argument, Divided, Estimate};
 use crate::shim::text;
 use crate::types::{bson, value};
 
-/// Answers of each kind that are kept: more than a statement with many joins and partitions asks for again and again. When there would be
-/// more, all are forgotten.
-const KEPT: usize = 4096;
-
-/// The same of the bytes of all that they answer, in which filters may have many values. What is longer is kept alone.
-const KEPT_BYTES: usize = 1 << 20;
-
 /// How often the query layer has been asked by which of their fields indexes are searched for values that are not known.
 pub(crate) static ASKED_INDEXES: Counter = Counter::new(
     c"treedb.asked_indexes",
     c"How often it has been found out which fields of indexes a search for unknown values uses.",
 );
-
-/// What the planner has asked lately, with the answers. It asks several times about each call (for its rows, the cost of a function scan, and
-/// the cost of ours), and about each filter.
-struct Answers<T> {
-    moment: Moment,
-    known: HashMap<Vec<u8>, Option<T>>,
-    bytes: usize,
-}
-
-impl<T: Clone> Answers<T> {
-    fn new() -> RefCell<Answers<T>> {
-        RefCell::new(Answers { moment: Moment::default(), known: HashMap::new(), bytes: 0 })
-    }
-
-    /// The answer that was given at this moment, if there is one.
-    fn get(&self, moment: Moment, asked: &[u8]) -> Option<Option<T>> {
-        self.known.get(asked).filter(|_| self.moment == moment).cloned()
-    }
-
-    fn keep(&mut self, moment: Moment, asked: Vec<u8>, answer: Option<T>) {
-        let is_full = self.known.len() >= KEPT || self.bytes + asked.len() > KEPT_BYTES;
-        if self.moment != moment || is_full {
-            (self.moment, self.bytes) = (moment, 0);
-            self.known.clear();
-        }
-        self.bytes += asked.len();
-        self.known.insert(asked, answer);
-    }
-}
 
 thread_local! {
     static ESTIMATES: RefCell<Answers<Estimate>> = Answers::new();
@@ -82,28 +45,12 @@ thread_local! {
     static KINDS: RefCell<Vec<SameIndexes>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The estimate of a call with these arguments, made by `estimate` once in a statement.
-fn once(arguments: &[&[u8]], estimate: impl FnOnce() -> Option<Estimate>) -> Option<Estimate> {
-    once_of(&ESTIMATES, arguments, estimate)
-}
-
-fn once_of<T: Clone>(
-    answers: &'static LocalKey<RefCell<Answers<T>>>,
-    arguments: &[&[u8]],
-    estimate: impl FnOnce() -> Option<T>,
-) -> Option<T> {
-    let mut asked = Vec::new();
-    for argument in arguments {
-        asked.extend_from_slice(&argument.len().to_le_bytes());
-        asked.extend_from_slice(argument);
-    }
-    let moment = catalog_cache::moment();
-    if let Some(answer) = answers.with_borrow(|answers| answers.get(moment, &asked)) {
-        return answer;
-    }
-    let answer = estimate();
-    answers.with_borrow_mut(|answers| answers.keep(moment, asked, answer.clone()));
-    answer
+/// The estimate of a call with these arguments, made by `estimate` once. Which collection a name is depends on the schemas that are searched.
+fn once_of_call(arguments: &[&[u8]], estimate: impl FnOnce() -> Option<Estimate>) -> Option<Estimate> {
+    let schemas = catalog::search_path();
+    let mut question: Vec<&[u8]> = vec![&schemas];
+    question.extend(arguments);
+    once(&ESTIMATES, &question, estimate)
 }
 
 /// The collection and the query of a call of `find` with constant arguments; `None` if they are not, or are wrong.
@@ -119,7 +66,7 @@ pub(super) fn find(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
     let [Some(name), Some(filter), Some(options)] = arguments.each_ref().map(Argument::constant) else {
         return unknown_filter(arguments);
     };
-    once(&[&name.bytes(), &filter.bytes(), &options.bytes()], || {
+    once_of_call(&[&name.bytes(), &filter.bytes(), &options.bytes()], || {
         let (reader, query) = find_query(arguments)?;
         let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
         Some(priced(&reader, &query, &plan, 1.0))
@@ -140,7 +87,7 @@ pub(super) fn count(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
     let [Some(name), Some(filter), Some(options)] = arguments.each_ref().map(Argument::constant) else {
         return unknown_count(arguments);
     };
-    once(&[b"count", &name.bytes(), &filter.bytes(), &options.bytes()], || {
+    once_of_call(&[b"count", &name.bytes(), &filter.bytes(), &options.bytes()], || {
         let (reader, query) = count_query(arguments)?;
         let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
         let read = match plan.counts_by_keys(&reader) && !reader.table.may_lack_documents() {
@@ -165,7 +112,7 @@ fn unknown_count(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
         return Some(Estimate { startup: 0.0, total: 0.0, rows: 1.0 });
     }
     let name = arguments[0].constant()?.bytes();
-    once(&[b"count", &name], || {
+    once_of_call(&[b"count", &name], || {
         let few = few(&Table::open_quietly(&name)?);
         let total = few.startup + few.rows * server::costs().index_tuple;
         Some(Estimate { startup: total, total, rows: 1.0 })
@@ -225,7 +172,7 @@ fn unknown_filter(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
         return Some(Estimate { startup: 0.0, total: 0.0, rows: 0.0 });
     }
     let name = arguments[0].constant()?.bytes();
-    once(&[&name], || {
+    once_of_call(&[&name], || {
         let name = arguments[0].constant()?.bytes();
         Some(few(&Table::open_quietly(&name)?))
     })
@@ -256,14 +203,14 @@ pub(super) fn filter(table: Scanned, filter: &Argument<'_>, exact: bool) -> Opti
         Argument::Null => Some(Estimate { startup: 0.0, total: 0.0, rows: 0.0 }),
         Argument::Expression(_) => {
             number.push(u8::from(exact));
-            once(&[&number], || {
+            once(&ESTIMATES, &[&number], || {
                 let table = Table::of_plan(table);
                 (exact || index::has_key_sets(&table)).then(|| few(&table))
             })
         }
         Argument::Constant(filter) => {
             let bytes = filter.bytes();
-            once(&[&number, &bytes], || {
+            once(&ESTIMATES, &[&number, &bytes], || {
                 let query = Query::new(Filter::parse(bson::document(&bytes)).ok()?);
                 let reader = Reader::for_estimate(Table::of_plan(table));
                 let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
@@ -283,13 +230,13 @@ pub(super) fn ordered_filter(table: Scanned, filter: &Argument<'_>, order: &RowO
     match filter {
         Argument::Null => Some(Estimate { startup: 0.0, total: 0.0, rows: 0.0 }),
         // Which index finds its rows is decided when it is known; sorting few costs next to nothing.
-        Argument::Expression(_) => once(&[&number, &asked], || {
+        Argument::Expression(_) => once(&ESTIMATES, &[&number, &asked], || {
             let reader = Reader::for_estimate(Table::of_plan(table));
             ordered_rows::may_be_in_order(&reader, order).then(|| few(&reader.table))
         }),
         Argument::Constant(filter) => {
             let bytes = filter.bytes();
-            once(&[&number, &asked, &bytes], || {
+            once(&ESTIMATES, &[&number, &asked, &bytes], || {
                 let query = Query::new(Filter::parse(bson::document(&bytes)).ok()?);
                 let query = ordered_rows::sorted(query, order);
                 let reader = Reader::for_estimate(Table::of_plan(table));
@@ -312,7 +259,7 @@ pub(super) fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Optio
         }
         Argument::Constant(filter) => {
             let (number, bytes) = (table.table.to_u32().to_le_bytes(), filter.bytes());
-            once_of(&SHARES, &[&number, &[u8::from(exact)], &bytes], || {
+            once(&SHARES, &[&number, &[u8::from(exact)], &bytes], || {
                 let query = Query::new(Filter::parse(bson::document(&bytes)).ok()?);
                 if !exact && query.filter.is_all() {
                     return None;
@@ -350,8 +297,17 @@ struct SameIndexes {
     indexes: Rc<[IndexInfo]>,
 }
 
-/// Most different lists of indexes that are kept; the oldest one goes first.
+/// Most different lists of indexes that are kept, as long as they take no more than [`KEPT_BYTES`]; the oldest one goes first.
 const KEPT_KINDS: usize = 32;
+
+impl Kept for SameIndexes {
+    fn held(&self) -> usize {
+        let one = |index: &IndexInfo| {
+            size_of::<IndexInfo>() + size_of_val(&*index.def) + index.def.spec().as_bytes().len()
+        };
+        self.indexes.iter().map(one).sum()
+    }
+}
 
 impl SameIndexes {
     /// These, known as those that were the same if there were any.
@@ -369,11 +325,13 @@ impl SameIndexes {
                 return known.clone();
             }
             let number = kinds.last().map_or(0, |last| last.number + 1);
-            if kinds.len() >= KEPT_KINDS {
-                kinds.remove(0);
-            }
             let new = SameIndexes { number, indexes: Rc::clone(&indexes) };
             kinds.push(new.clone());
+            // The last one stays in any case: the next one has the number after it.
+            let mut bytes: usize = kinds.iter().map(SameIndexes::held).sum();
+            while kinds.len() > KEPT_KINDS || kinds.len() > 1 && bytes > KEPT_BYTES {
+                bytes -= kinds.remove(0).held();
+            }
             new
         })
     }
@@ -381,7 +339,7 @@ impl SameIndexes {
 
 /// The indexes of a table that can be read.
 fn indexes_of(table: Scanned) -> Option<SameIndexes> {
-    once_of(&INDEXES, &[&table.table.to_u32().to_le_bytes()], || {
+    once(&INDEXES, &[&table.table.to_u32().to_le_bytes()], || {
         ESTIMATED.add();
         let known = index::known(&Table::of_plan(table));
         let indexes = known.indexes.iter().filter_map(|known| {
@@ -403,7 +361,7 @@ pub(super) fn searched_by(
     let number = number.to_le_bytes();
     let mut asked: Vec<&[u8]> = vec![&number, filter, known];
     asked.extend(paths);
-    let found = once_of(&SEARCHED, &asked, || {
+    let found = once(&SEARCHED, &asked, || {
         let paths: Vec<_> = paths.iter().map(|path| text::to_utf8(path)).collect();
         let positions = |names: &[String]| -> Vec<usize> {
             names.iter().filter_map(|name| paths.iter().position(|path| *path == **name)).collect()
@@ -430,7 +388,7 @@ pub(super) fn unknown_values(blocks: f64, keys: f64, rows: f64) -> Estimate {
 /// What statistics say of the values at a path of a table's documents.
 pub(super) fn value_statistics(table: Scanned, path: &[u8]) -> Option<ValueStatistics> {
     let number = table.table.to_u32().to_le_bytes();
-    once_of(&VALUES, &[&number, path], || {
+    once(&VALUES, &[&number, path], || {
         let table = Table::of_plan(table);
         let known = KnownStatistics::default().of(&table, &text::to_utf8(path))?;
         let rows = table.estimated_rows() as f64;
@@ -484,7 +442,7 @@ fn priced(reader: &Reader, query: &Query, plan: &Plan, read: f64) -> Estimate {
 /// What a call of `aggregate` is expected to take: the collection is read, and each stage leaves a part.
 pub(super) fn aggregate(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
     let [Some(name), Some(stages), _] = arguments.each_ref().map(Argument::constant) else { return None };
-    once(&[&name.bytes(), &stages.bytes()], || {
+    once_of_call(&[&name.bytes(), &stages.bytes()], || {
         let table = Table::open_quietly(&name.bytes())?;
         let read = table.estimated_rows() as f64;
         let bytes = stages.bytes();

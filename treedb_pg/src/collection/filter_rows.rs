@@ -14,6 +14,7 @@ use super::estimate;
 use super::ordered_rows::{self, OrderedRows};
 use super::point_scan::{PointFilter, PointScan};
 use super::reader::{Reader, address};
+use super::shown_plan::ShownPlan;
 use super::spill::spilling;
 use super::table::Table;
 use crate::shim::catalog;
@@ -31,7 +32,7 @@ use crate::shim::text;
 use crate::shim::value_condition::{ValueFunction, Wanted};
 use crate::types::{bson, implied, value_range};
 
-use super::find_stream::{point_stages, show_document, stages};
+use super::find_stream::show_document;
 
 /// Rows of the first batch.
 const FIRST: usize = 64;
@@ -292,15 +293,17 @@ impl FilteredRows for FilterRows {
             shown.text(c"Order By", sql);
         }
         let plan = match running {
-            Some(FilterRows { reader, search: Search::Point(scan), .. }) => Some(point_stages(reader, scan)),
-            Some(FilterRows { reader, search: Search::Plan(candidates), .. }) => {
-                Some(stages(reader, candidates.query(), candidates.plan()))
+            Some(FilterRows { reader, search: Search::Point(scan), .. }) => {
+                Some(ShownPlan::of_point(reader, scan))
             }
-            Some(FilterRows { reader, search: Search::Ordered(rows), .. }) => Some(rows.stages(reader)),
+            Some(FilterRows { reader, search: Search::Plan(candidates), .. }) => {
+                Some(ShownPlan::of(reader, candidates.query(), candidates.plan()))
+            }
+            Some(FilterRows { reader, search: Search::Ordered(rows), .. }) => rows.shown(reader),
             None => planned(given),
         };
         if let Some(plan) = plan {
-            shown.text(c"Plan", &text::owned_cstring(&plan));
+            plan.show(shown);
         }
         // How many hidden rows match is nothing that the user may know.
         if shown.is_analyze() && !catalog::hides_rows(given.table.table) {
@@ -313,7 +316,7 @@ impl FilteredRows for FilterRows {
 }
 
 /// The plan of a scan that has not been executed, if its filter is a constant.
-fn planned(given: &Given<'_>) -> Option<String> {
+fn planned(given: &Given<'_>) -> Option<ShownPlan> {
     let bytes = given.filter.constant()?.bytes();
     let query = Query::new(Filter::parse(bson::document(&bytes)).ok()?);
     let reader = Reader::for_estimate(Table::of_plan(given.table));
@@ -321,5 +324,5 @@ fn planned(given: &Given<'_>) -> Option<String> {
         return ordered_rows::planned(&reader, query, order);
     }
     let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
-    Some(stages(&reader, &query, &plan))
+    Some(ShownPlan::of(&reader, &query, &plan))
 }

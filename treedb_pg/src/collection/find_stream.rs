@@ -9,13 +9,13 @@ use std::ffi::CStr;
 use ::bson::RawDocument;
 use treedb_query::access::Flow;
 use treedb_query::doc::{Doc, json};
-use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::{Counters, Execution, Path, Plan, Query};
 
 use super::estimate;
 use super::find::parse_find;
 use super::point_scan::{PointFilter, PointScan};
 use super::reader::Reader;
+use super::shown_plan::ShownPlan;
 use super::spill::{spilling, work_mem};
 use super::table::{Need, Table};
 use crate::shim::datum::Datum;
@@ -119,11 +119,11 @@ impl Search {
         }
     }
 
-    /// The plan's stages on one line.
-    fn stages(&self, reader: &Reader) -> String {
+    /// Its plan.
+    fn shown(&self, reader: &Reader) -> ShownPlan {
         match self {
-            Search::Point(scan) => point_stages(reader, scan),
-            Search::Plan(execution) => stages(reader, execution.query(), execution.plan()),
+            Search::Point(scan) => ShownPlan::of_point(reader, scan),
+            Search::Plan(execution) => ShownPlan::of(reader, execution.query(), execution.plan()),
         }
     }
 }
@@ -244,11 +244,11 @@ impl StreamedFunction for FindStream {
         show_document(filter, shown, Self::LABELS[1]);
         show_document(options, shown, Self::LABELS[2]);
         let plan = match running {
-            Some(stream) => Some(stream.search.stages(&stream.reader)),
+            Some(stream) => Some(stream.search.shown(&stream.reader)),
             None => planned(arguments),
         };
         if let Some(plan) = plan {
-            shown.text(c"Plan", &text::owned_cstring(&plan));
+            plan.show(shown);
         }
         if shown.is_analyze() {
             let counters = running.map(FindStream::counters).unwrap_or_default();
@@ -273,32 +273,19 @@ impl FindStream {
 }
 
 /// The plan of a call that has not been executed, if its arguments are constants and the caller may know.
-fn planned(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<String> {
+fn planned(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<ShownPlan> {
     let (reader, query) = estimate::find_query(arguments)?;
     let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
-    Some(stages(&reader, &query, &plan))
+    Some(ShownPlan::of(&reader, &query, &plan))
 }
 
-/// A plan's stages on one line, the last one first.
-pub(super) fn stages(reader: &Reader, query: &Query, plan: &Plan) -> String {
-    explain::one_line(&explain::stages(reader, query, plan, Wanted::Documents))
-}
-
-/// The stages of the plan that a look-up of a key stands for.
-pub(super) fn point_stages(reader: &Reader, scan: &PointScan) -> String {
-    let query = accept(scan.query());
-    // That look-up may know less of the indexes than a plan does.
-    let reader = Reader::for_query(reader.table.clone(), Registered::active(), &query);
-    let plan = accept(Plan::choose(&reader, &spilling(), &query));
-    stages(&reader, &query, &plan)
-}
-
-/// Shows the name of a collection.
+/// Shows the name of a collection: with VERBOSE that of its schema too, as the server does for tables.
 pub(super) fn show_name(argument: &Argument<'_>, shown: &mut Explanation<'_>, label: &CStr) {
     match argument {
         Argument::Constant(name) => {
-            let name = text::to_utf8(&name.bytes()).into_owned();
-            shown.text(label, &text::owned_cstring(&name));
+            let table = shown.is_verbose().then(|| Table::open_quietly(&name.bytes())).flatten();
+            let name = || text::owned_cstring(&text::to_utf8(&name.bytes()));
+            shown.text(label, &table.map_or_else(name, |table| table.relation.get().quoted()));
         }
         other => show_expression(other, shown, label),
     }

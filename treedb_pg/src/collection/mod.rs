@@ -20,7 +20,9 @@
 //! | [`point_scan`] | finds by one key of an index |
 //! | [`filter_rows`] | rows of a table in FROM that `WHERE doc @@ filter` selects, by its indexes |
 //! | [`ordered_rows`] | the same in the order of a value of their documents |
+//! | [`shown_plan`] | how they are searched for, as EXPLAIN shows it |
 //! | [`estimate`] | what executing them is expected to take |
+//! | [`answers`] | such estimates that were made before, as long as they hold |
 //! | [`statistics`] | how values in documents are distributed: what ANALYZE collects |
 //! | [`spill`] | memory and temporary files of sorts |
 //!
@@ -32,6 +34,7 @@
 
 mod aggregate;
 mod aggregate_stream;
+mod answers;
 mod bulk;
 mod catalog_cache;
 mod count_stream;
@@ -53,6 +56,7 @@ mod parallel_pipeline;
 mod point_scan;
 mod reader;
 mod search_index;
+mod shown_plan;
 mod spill;
 mod statistics;
 mod table;

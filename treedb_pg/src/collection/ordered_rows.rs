@@ -18,8 +18,8 @@ use treedb_query::doc::{Collation, Doc, Path, Value, key};
 use treedb_query::index::ordered::{KeyPart, Kind as KeyKind, SortOrder};
 use treedb_query::query::{Filter, Path as PlanPath, Plan, Query, Result, RowCandidates, Sort};
 
-use super::find_stream::stages;
 use super::reader::{Reader, address, document};
+use super::shown_plan::ShownPlan;
 use super::spill::spilling;
 use crate::shim::error::accept;
 use crate::shim::row_order::RowOrder;
@@ -137,14 +137,14 @@ impl OrderedRows {
         self.searches().map(RowCandidates::keys_examined).sum()
     }
 
-    /// The plan's stages on one line.
-    pub(super) fn stages(&self, reader: &Reader) -> String {
+    /// The plan.
+    pub(super) fn shown(&self, reader: &Reader) -> Option<ShownPlan> {
         let shown = match &self.rows {
             Rows::InOrder { parts, .. } => parts.iter().find(|part| part.with_value),
             Rows::Sorted { .. } => None,
         };
         let shown = shown.map(|part| &part.candidates).or_else(|| self.searches().next());
-        shown.map_or_else(String::new, |rows| stages(reader, rows.query(), rows.plan()))
+        shown.map(|rows| ShownPlan::of(reader, rows.query(), rows.plan()))
     }
 
     /// Appends the next rows to `found`, about `most`. True if there may be more.
@@ -284,9 +284,9 @@ pub(super) fn may_be_in_order(reader: &Reader, order: &RowOrder) -> bool {
 }
 
 /// The plan of a search that has not been executed.
-pub(super) fn planned(reader: &Reader, query: Query, order: &RowOrder) -> Option<String> {
+pub(super) fn planned(reader: &Reader, query: Query, order: &RowOrder) -> Option<ShownPlan> {
     let query = sorted(query, order);
     let mut plan = Plan::choose(reader, &spilling(), &query).ok()?;
     plan.sort_in_memory = !is_in_order(reader, &plan);
-    Some(stages(reader, &Query { limit: 0, ..query }, &plan))
+    Some(ShownPlan::of(reader, &Query { limit: 0, ..query }, &plan))
 }

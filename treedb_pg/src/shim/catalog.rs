@@ -433,7 +433,7 @@ impl RelationName {
     }
 
     fn remember(&self, relation: pg_sys::Oid) {
-        let path = unguarded::with_search_path(<[u8]>::to_vec);
+        let path = search_path();
         let found = FoundName { user: unguarded::GetUserId(), path, name: self.clone(), relation };
         FOUND.with_borrow_mut(|all| {
             if all.len() >= MOST_FOUND {
@@ -497,6 +497,11 @@ pub(crate) fn expect_privileges(table: pg_sys::Oid, privileges: u32, name: &CStr
             pg_sys::aclcheck_error(denied, kind, name.as_ptr());
         }
     });
+}
+
+/// The setting `search_path`.
+pub(crate) fn search_path() -> Vec<u8> {
+    unguarded::with_search_path(<[u8]>::to_vec)
 }
 
 /// Whether the user may read all rows of a table.

@@ -11,6 +11,7 @@
 //! | 16 | the server makes sort keys of the C library | [`LibraryLocale`] |
 //! | 16 | "a page is reused" says whether the table is a catalog to logical decoding | [`ReusedPage`] |
 //! | 16 | conditions of outer joins that may change places have several forms | [`has_several_forms`] |
+//! | 17 | the number of a transaction in its backend is a part of a virtual transaction's | [`transaction_number`] |
 //! | 17 | no `old_snapshot_threshold` | [`expect_not_too_old`] |
 //! | 17 | whether workers may build an index is the access method's to say | [`complete`] |
 //! | 17 | an ordered index returns its order whatever arrays it is searched by | nothing: it always did |
@@ -68,6 +69,17 @@ pub(super) unsafe fn has_several_forms(condition: *const pg_sys::RestrictInfo) -
     // SAFETY: the caller's.
     let several = unsafe { (*condition).has_clone || (*condition).is_clone };
     several
+}
+
+/// The number of the running transaction: no other one of this backend has it.
+pub(super) fn transaction_number() -> u32 {
+    // SAFETY: a backend has its process's entry, whose transaction it alone changes.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return (*pg_sys::MyProc).lxid;
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        return (*pg_sys::MyProc).vxid.lxid;
+    }
 }
 
 /// The number of a relation's files: another one after each rewrite.

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use pgrx::pg_sys;
 
-use super::compat;
+use super::{compat, unguarded};
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" {
@@ -83,6 +83,7 @@ pub(crate) fn statement_start() -> i64 {
 }
 
 /// The planner's cost settings.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Costs {
     pub(crate) seq_page: f64,
     pub(crate) random_page: f64,
@@ -104,6 +105,33 @@ pub(crate) fn costs() -> Costs {
             index_tuple: pg_sys::cpu_index_tuple_cost,
             operator: pg_sys::cpu_operator_cost,
             parallel_setup: pg_sys::parallel_setup_cost,
+        }
+    }
+}
+
+/// What estimates are made with that may change within a statement, as the server counts them, or within a function: settings of the planner,
+/// the user, and what the transaction has written.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Premises {
+    costs: Costs,
+    /// How many workers scans have: at most so many, by the size of what they read, with the leader or without it.
+    workers: (i32, i32, bool),
+    user: pg_sys::Oid,
+    /// The number of the transaction in this backend, and how many of its commands have written.
+    command: (u32, u32),
+}
+
+/// The present ones.
+pub(crate) fn premises() -> Premises {
+    // SAFETY: settings and the state of the backend, which are read by the thread that changes them.
+    unsafe {
+        let (most, least_size) =
+            (pg_sys::max_parallel_workers_per_gather, pg_sys::min_parallel_table_scan_size);
+        Premises {
+            costs: costs(),
+            workers: (most, least_size, pg_sys::parallel_leader_participation),
+            user: unguarded::GetUserId(),
+            command: (compat::transaction_number(), pg_sys::GetCurrentCommandId(false)),
         }
     }
 }

@@ -7,212 +7,242 @@ use pgrx::pg_sys;
 
 use super::release::may_release;
 
-/// A setting that is on or off.
-pub(crate) struct Switch {
+/// A setting of the session, which the server knows once it is defined.
+pub(crate) struct Setting<V> {
+    about: About,
+    value: V,
+}
+
+/// What the server wants to know of any setting.
+pub(crate) struct About {
     name: &'static CStr,
     description: &'static CStr,
+    /// Who may change it.
+    context: pg_sys::GucContext::Type,
+    /// The unit that it is shown and given in, and whether lists of settings have it.
+    flags: u32,
+}
+
+impl About {
+    /// One that any user may change.
+    const fn of_users(name: &'static CStr, description: &'static CStr, flags: u32) -> About {
+        About { name, description, context: pg_sys::GucContext::PGC_USERSET, flags }
+    }
+}
+
+/// In no list of settings.
+const HIDDEN: u32 = pg_sys::GUC_NO_SHOW_ALL | pg_sys::GUC_NOT_IN_SAMPLE;
+
+/// The value of a setting, with its default.
+pub(crate) trait Value {
+    /// Calls the server's function that defines settings of this type.
+    ///
+    /// # Safety
+    /// The value lives as long as the library, which is never unloaded.
+    unsafe fn define(&'static self, about: &About);
+}
+
+impl<V: Value> Setting<V> {
+    /// Makes it known to the server.
+    pub(crate) fn define(&'static self) {
+        // SAFETY: a static.
+        unsafe { self.value.define(&self.about) }
+    }
+}
+
+/// A setting that is on or off.
+pub(crate) type Switch = Setting<OnOff>;
+
+pub(crate) struct OnOff {
     default: bool,
-    value: AtomicBool,
+    present: AtomicBool,
+}
+
+impl Value for OnOff {
+    unsafe fn define(&'static self, about: &About) {
+        let (name, description) = (about.name.as_ptr(), about.description.as_ptr());
+        let (flags, none) = (about.flags as i32, std::ptr::null());
+        // SAFETY: the strings and the value live as long as the library. The server writes the value from this thread alone, and an atomic
+        // boolean is stored as a boolean.
+        unsafe {
+            let present = self.present.as_ptr();
+            let (default, context) = (self.default, about.context);
+            pg_sys::DefineCustomBoolVariable(
+                name,
+                description,
+                none,
+                present,
+                default,
+                context,
+                flags,
+                None,
+                None,
+                None,
+            );
+        }
+    }
 }
 
 impl Switch {
-    /// A setting of that name, which is known to the server once it is defined.
     pub(crate) const fn new(name: &'static CStr, description: &'static CStr, default: bool) -> Switch {
-        Switch { name, description, default, value: AtomicBool::new(default) }
-    }
-
-    /// Makes it known to the server, as a setting of the session that any user may change.
-    pub(crate) fn define(&'static self) {
-        // SAFETY: the strings and the value live as long as the library, which is never unloaded. The server writes
-        // the value from this thread alone, and an atomic boolean is stored as a boolean.
-        unsafe {
-            pg_sys::DefineCustomBoolVariable(
-                self.name.as_ptr(),
-                self.description.as_ptr(),
-                std::ptr::null(),
-                self.value.as_ptr(),
-                self.default,
-                pg_sys::GucContext::PGC_USERSET,
-                0,
-                None,
-                None,
-                None,
-            )
-        }
+        let value = OnOff { default, present: AtomicBool::new(default) };
+        Setting { about: About::of_users(name, description, 0), value }
     }
 
     /// Whether it is on.
     pub(crate) fn is_on(&self) -> bool {
-        self.value.load(Ordering::Relaxed)
+        self.value.present.load(Ordering::Relaxed)
     }
 }
 
 /// A setting that is a number.
-pub(crate) struct Number {
-    name: &'static CStr,
-    description: &'static CStr,
+pub(crate) type Number = Setting<Whole>;
+
+pub(crate) struct Whole {
     default: i32,
     least: i32,
     greatest: i32,
-    /// The server's flag of the unit that it is shown and given in.
-    unit: u32,
-    value: AtomicI32,
+    present: AtomicI32,
+}
+
+impl Value for Whole {
+    unsafe fn define(&'static self, about: &About) {
+        let (name, description) = (about.name.as_ptr(), about.description.as_ptr());
+        let (flags, none) = (about.flags as i32, std::ptr::null());
+        // SAFETY: as for a switch; an atomic number is stored as a number.
+        unsafe {
+            let Whole { default, least, greatest, present } = self;
+            let (present, context) = (present.as_ptr(), about.context);
+            pg_sys::DefineCustomIntVariable(
+                name,
+                description,
+                none,
+                present,
+                *default,
+                *least,
+                *greatest,
+                context,
+                flags,
+                None,
+                None,
+                None,
+            );
+        }
+    }
 }
 
 impl Number {
-    /// A setting of that name from 1 to `greatest`, which is known to the server once it is defined.
+    /// A setting from 1 to `greatest`.
     pub(crate) const fn new(
         name: &'static CStr,
         description: &'static CStr,
         default: i32,
         greatest: i32,
     ) -> Number {
-        Number { name, description, default, least: 1, greatest, unit: 0, value: AtomicI32::new(default) }
+        let value = Whole { default, least: 1, greatest, present: AtomicI32::new(default) };
+        Setting { about: About::of_users(name, description, 0), value }
     }
 
     /// A setting that is an amount of memory, in kilobytes, from 64 to what the server allows its own ones: more where a word
     /// has 64 bits.
     pub(crate) const fn memory(name: &'static CStr, description: &'static CStr, default: i32) -> Number {
-        Number {
-            name,
-            description,
-            default,
-            least: 64,
-            greatest: if usize::BITS > 32 { i32::MAX } else { i32::MAX / 1024 },
-            unit: pg_sys::GUC_UNIT_KB,
-            value: AtomicI32::new(default),
-        }
-    }
-
-    /// Makes it known to the server, as a setting of the session that any user may change.
-    pub(crate) fn define(&'static self) {
-        // SAFETY: as for a switch; an atomic number is stored as a number.
-        unsafe {
-            pg_sys::DefineCustomIntVariable(
-                self.name.as_ptr(),
-                self.description.as_ptr(),
-                std::ptr::null(),
-                self.value.as_ptr(),
-                self.default,
-                self.least,
-                self.greatest,
-                pg_sys::GucContext::PGC_USERSET,
-                self.unit as i32,
-                None,
-                None,
-                None,
-            )
-        }
+        let greatest = if usize::BITS > 32 { i32::MAX } else { i32::MAX / 1024 };
+        let value = Whole { default, least: 64, greatest, present: AtomicI32::new(default) };
+        Setting { about: About::of_users(name, description, pg_sys::GUC_UNIT_KB), value }
     }
 
     /// Its value.
     pub(crate) fn get(&self) -> usize {
-        usize::try_from(self.value.load(Ordering::Relaxed)).unwrap_or(1)
+        usize::try_from(self.value.present.load(Ordering::Relaxed)).unwrap_or(1)
     }
 }
 
 /// A setting that is a string.
-pub(crate) struct Text {
-    name: &'static CStr,
-    description: &'static CStr,
+pub(crate) type Text = Setting<Characters>;
+
+pub(crate) struct Characters {
     default: &'static CStr,
-    /// Flags of the server's.
-    flags: u32,
-    value: AtomicPtr<c_char>,
+    present: AtomicPtr<c_char>,
+}
+
+impl Value for Characters {
+    unsafe fn define(&'static self, about: &About) {
+        let (name, description) = (about.name.as_ptr(), about.description.as_ptr());
+        let (flags, none) = (about.flags as i32, std::ptr::null());
+        // SAFETY: as for a switch; an atomic pointer is stored as a pointer.
+        unsafe {
+            let (present, default) = (self.present.as_ptr(), self.default.as_ptr());
+            let context = about.context;
+            pg_sys::DefineCustomStringVariable(
+                name,
+                description,
+                none,
+                present,
+                default,
+                context,
+                flags,
+                None,
+                None,
+                None,
+            );
+        }
+    }
 }
 
 impl Text {
-    /// A setting of that name, which is known to the server once it is defined.
     pub(crate) const fn new(name: &'static CStr, description: &'static CStr, default: &'static CStr) -> Text {
-        Text { name, description, default, flags: 0, value: AtomicPtr::new(std::ptr::null_mut()) }
+        let value = Characters { default, present: AtomicPtr::new(std::ptr::null_mut()) };
+        Setting { about: About::of_users(name, description, 0), value }
     }
 
-    /// The same of one that is empty at first and in no list of settings.
+    /// One that is empty at first and in no list of settings.
     pub(super) const fn hidden(name: &'static CStr, description: &'static CStr) -> Text {
-        Text {
-            flags: pg_sys::GUC_NO_SHOW_ALL | pg_sys::GUC_NOT_IN_SAMPLE,
-            ..Text::new(name, description, c"")
-        }
-    }
-
-    /// Makes it known to the server, as a setting of the session that any user may change.
-    pub(crate) fn define(&'static self) {
-        // SAFETY: as for a switch; an atomic pointer is stored as a pointer.
-        unsafe {
-            pg_sys::DefineCustomStringVariable(
-                self.name.as_ptr(),
-                self.description.as_ptr(),
-                std::ptr::null(),
-                self.value.as_ptr(),
-                self.default.as_ptr(),
-                pg_sys::GucContext::PGC_USERSET,
-                self.flags as i32,
-                None,
-                None,
-                None,
-            )
-        }
+        let value = Characters { default: c"", present: AtomicPtr::new(std::ptr::null_mut()) };
+        Setting { about: About::of_users(name, description, HIDDEN), value }
     }
 
     /// Whether it has this value.
     pub(super) fn is(&self, wanted: &str) -> bool {
-        let value = self.value.load(Ordering::Relaxed);
+        let value = self.value.present.load(Ordering::Relaxed);
         // SAFETY: null, or a string of the server's, which stays until the setting is changed.
         unsafe { !value.is_null() && CStr::from_ptr(value).to_bytes() == wanted.as_bytes() }
     }
 
     /// Its value.
     pub(crate) fn get(&self) -> CString {
-        let value = self.value.load(Ordering::Relaxed);
+        let value = self.value.present.load(Ordering::Relaxed);
         // SAFETY: null, or a string of the server's, which stays until the setting is changed.
         unsafe {
-            value.as_ref().map_or_else(|| self.default.to_owned(), |value| CStr::from_ptr(value).to_owned())
+            let default = || self.value.default.to_owned();
+            value.as_ref().map_or_else(default, |value| CStr::from_ptr(value).to_owned())
         }
     }
 }
 
-/// A number of things that this backend has done, for tests of how much it does: a setting that nobody can set. Development builds only.
-pub(crate) struct Counter {
-    name: &'static CStr,
-    description: &'static CStr,
-    value: AtomicI32,
-}
+/// A number of things that this backend has done, for tests of how much it does: a setting that nobody can set, in no list. Development
+/// builds only.
+pub(crate) struct Counter(Number);
 
 impl Counter {
-    /// A counter of that name, which is known to the server once it is defined.
     pub(crate) const fn new(name: &'static CStr, description: &'static CStr) -> Counter {
-        Counter { name, description, value: AtomicI32::new(0) }
+        let value = Whole { default: 0, least: 0, greatest: i32::MAX, present: AtomicI32::new(0) };
+        let context = pg_sys::GucContext::PGC_INTERNAL;
+        Counter(Setting { about: About { name, description, context, flags: HIDDEN }, value })
     }
 
-    /// Makes it known to the server, in no list of settings.
+    /// Makes it known to the server.
     pub(crate) fn define(&'static self) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        // SAFETY: as for a number; the server never writes it.
-        unsafe {
-            pg_sys::DefineCustomIntVariable(
-                self.name.as_ptr(),
-                self.description.as_ptr(),
-                std::ptr::null(),
-                self.value.as_ptr(),
-                0,
-                0,
-                i32::MAX,
-                pg_sys::GucContext::PGC_INTERNAL,
-                (pg_sys::GUC_NO_SHOW_ALL | pg_sys::GUC_NOT_IN_SAMPLE) as i32,
-                None,
-                None,
-                None,
-            )
+        if cfg!(debug_assertions) {
+            self.0.define();
         }
     }
 
     /// Counts one more.
     pub(crate) fn add(&self) {
         if cfg!(debug_assertions) {
-            let next = self.value.load(Ordering::Relaxed).checked_add(1).unwrap_or(0);
-            self.value.store(next, Ordering::Relaxed);
+            let present = &self.0.value.present;
+            let next = present.load(Ordering::Relaxed).checked_add(1).unwrap_or(0);
+            present.store(next, Ordering::Relaxed);
         }
     }
 }

@@ -222,6 +222,17 @@ impl Explanation<'_> {
         unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), self.state) }
     }
 
+    /// Adds a line of several texts.
+    pub(crate) fn list(&mut self, label: &CStr, values: &[CString]) {
+        // SAFETY: a running EXPLAIN; the server copies the label and the strings, of which the list has copies of the server's.
+        unsafe {
+            let copies = values.iter().fold(std::ptr::null_mut(), |list, value| {
+                pg_sys::lappend(list, pg_sys::pstrdup(value.as_ptr()).cast())
+            });
+            pg_sys::ExplainPropertyList(label.as_ptr(), copies, self.state);
+        }
+    }
+
     /// Adds a number.
     pub(crate) fn number(&mut self, label: &CStr, value: u64) {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
@@ -229,6 +240,12 @@ impl Explanation<'_> {
         unsafe {
             pg_sys::ExplainPropertyInteger(label.as_ptr(), std::ptr::null(), value, self.state);
         }
+    }
+
+    /// Whether everything is to be shown.
+    pub(crate) fn is_verbose(&self) -> bool {
+        // SAFETY: a running EXPLAIN.
+        unsafe { (*self.state).verbose }
     }
 
     /// Whether the plan has been executed.

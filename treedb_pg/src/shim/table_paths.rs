@@ -13,7 +13,8 @@ use super::relation_set::RelationSet;
 use super::row_order::{AskedOrder, RowOrder};
 use super::scan_team;
 use super::streamed::Estimate;
-use super::unknown_values::PlaceholderFilter;
+use super::unknown_values::{OnValue, PlaceholderFilter};
+use super::value_share::Together;
 
 /// A table as the planner has it, for which paths are made.
 pub(super) struct TablePaths {
@@ -23,9 +24,9 @@ pub(super) struct TablePaths {
     table: Scanned,
     /// The relations that all paths need rows of.
     lateral: RelationSet,
-    /// The shares of the rows that conditions leave: the server does not remember those of conditions between tables, and there are many
-    /// paths with the same ones.
-    shares: RefCell<HashMap<*mut pg_sys::RestrictInfo, f64>>,
+    /// The shares of the rows that conditions on values leave: the server does not remember those of conditions between tables, and there
+    /// are many paths with the same ones.
+    shares: RefCell<HashMap<OnValue, f64>>,
 }
 
 impl TablePaths {
@@ -66,7 +67,10 @@ impl TablePaths {
             };
             let Some(estimate) = estimate else { return };
             let Estimate { startup, total, rows: found } = estimate;
-            let path = custom_path::new_path(root, rel, outer.to_planner(), filters.paths);
+            let others = outer.to_planner();
+            let known = pg_sys::bms_add_member(pg_sys::bms_copy(others), (*rel).relid as i32);
+            let path = Together::Of(known)
+                .estimate(root, || custom_path::new_path(root, rel, others, filters.paths));
             (*path).path.parallel_safe = (*rel).consider_parallel;
             let rows_cost = custom_path::set_costs(path, (startup, total), found);
             let mut expressions = pg_sys::lappend(ptr::null_mut(), search.filter.cast());
@@ -114,28 +118,37 @@ impl TablePaths {
         estimates.min_by(|one, other| one.total.total_cmp(&other.total))
     }
 
-    /// How many rows of the table conditions leave: the product of their shares. The server takes those of two ends of a range together,
-    /// but only for operators whose estimators it knows.
+    /// How many rows of the table conditions leave, those on each value together: the product of their shares. The server takes those of
+    /// two ends of a range together, but only for operators whose estimators it knows.
     ///
     /// # Safety
     /// Conditions on this table.
-    unsafe fn left_by(&self, conditions: &[*mut pg_sys::RestrictInfo]) -> f64 {
-        let share = |condition: &*mut pg_sys::RestrictInfo| {
-            let known = self.shares.borrow().get(condition).copied();
-            known.unwrap_or_else(|| {
-                // SAFETY: the caller's.
-                let share = unsafe {
-                    let (number, inner) = ((*self.rel).relid as i32, pg_sys::JoinType::JOIN_INNER);
-                    let condition = (*condition).cast();
-                    pg_sys::clause_selectivity(self.root, condition, number, inner, ptr::null_mut())
-                };
-                self.shares.borrow_mut().insert(*condition, share);
-                share
-            })
+    unsafe fn left_by(&self, conditions: &[OnValue]) -> f64 {
+        // SAFETY: a relation of the planner's, and conditions on it.
+        unsafe {
+            let shares = conditions.iter().map(|on_value| self.share_of(on_value));
+            (shares.product::<f64>() * (*self.rel).tuples).max(1.0)
+        }
+    }
+
+    /// The share of the rows that conditions on one value leave.
+    ///
+    /// # Safety
+    /// Conditions on this table.
+    unsafe fn share_of(&self, on_value: &OnValue) -> f64 {
+        if let Some(known) = self.shares.borrow().get(on_value) {
+            return *known;
+        }
+        // SAFETY: the caller's.
+        let share = unsafe {
+            let (number, inner) = ((*self.rel).relid as i32, pg_sys::JoinType::JOIN_INNER);
+            let share = |condition: &*mut pg_sys::RestrictInfo| {
+                pg_sys::clause_selectivity(self.root, (*condition).cast(), number, inner, ptr::null_mut())
+            };
+            Together::These(on_value).estimate(self.root, || on_value.iter().map(share).product::<f64>())
         };
-        // SAFETY: a relation of the planner's.
-        let rows = unsafe { (*self.rel).tuples };
-        (conditions.iter().map(share).product::<f64>() * rows).max(1.0)
+        self.shares.borrow_mut().insert(on_value.clone(), share);
+        share
     }
 
     /// How many rows have to be found where `wanted` are likely to be read, 0 for all: other conditions leave some of them out.

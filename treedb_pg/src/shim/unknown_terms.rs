@@ -15,7 +15,7 @@ use super::filter_scan::Scanned;
 use super::relation_set::RelationSet;
 use super::unguarded::elements;
 use super::unknown_values::{UnknownValues, placeholder_filter};
-use super::value_condition::{Comparison, Other, ValueAt, sides};
+use super::value_condition::{ComparedWith, Comparison, ValueAt, sides};
 
 /// Most sets of other tables that are tried for each field of an index beside those of each condition and of all of them: every one is a path,
 /// and the planner looks at each path for each join.
@@ -24,26 +24,22 @@ const MOST_UNIONS: usize = 10;
 /// A condition on the value at a path of a table's documents.
 pub(super) struct Term {
     pub(super) path: Vec<u8>,
-    pub(super) other: Other,
+    /// What the value is compared with.
+    pub(super) compared_with: ComparedWith,
     pub(super) condition: *mut pg_sys::RestrictInfo,
     /// The other relations that it needs; none if it is the table's own.
     pub(super) tables: RelationSet,
 }
 
 impl Term {
-    /// What the value is compared with.
-    fn other(&self) -> *mut pg_sys::Node {
-        let (Other::Compared(_, other) | Other::OneOf(other)) = self.other;
-        other
-    }
-
-    /// Whether that is a constant.
+    /// Whether what the value is compared with is a constant.
     ///
     /// # Safety
     /// In the planner.
     pub(super) unsafe fn is_known(&self) -> bool {
+        let (ComparedWith::Value(_, expression) | ComparedWith::OneOf(expression)) = self.compared_with;
         // SAFETY: an expression.
-        unsafe { (*self.other()).type_ == pg_sys::NodeTag::T_Const }
+        unsafe { (*expression).type_ == pg_sys::NodeTag::T_Const }
     }
 }
 
@@ -73,17 +69,17 @@ impl Terms {
         unsafe {
             let number = (*rel).relid;
             let own = elements((*rel).baserestrictinfo).filter_map(|condition| {
-                let (path, other) = searched(root, condition, number, table, filters)?;
-                Some(Term { path, other, condition, tables: RelationSet::default() })
+                let (path, compared_with) = searched(root, condition, number, table, filters)?;
+                Some(Term { path, compared_with, condition, tables: RelationSet::default() })
             });
             let mut own: Vec<Term> = own.collect();
             let between = |condition: *mut pg_sys::RestrictInfo| {
                 if !pg_sys::join_clause_is_movable_to(condition, rel) {
                     return None;
                 }
-                let (path, other) = searched(root, condition, number, table, filters)?;
+                let (path, compared_with) = searched(root, condition, number, table, filters)?;
                 let tables = RelationSet::of((*condition).clause_relids).without(number);
-                (tables != RelationSet::default()).then_some(Term { path, other, condition, tables })
+                (tables != RelationSet::default()).then_some(Term { path, compared_with, condition, tables })
             };
             let mut joins: Vec<Term> = elements((*rel).joininfo).filter_map(between).collect();
             let mut equal = Sought { number, table, filters, wanted: None, found: Vec::new() };
@@ -249,19 +245,19 @@ unsafe fn searched(
     number: pg_sys::Index,
     table: Scanned,
     filters: &FilterPaths,
-) -> Option<(Vec<u8>, Other)> {
+) -> Option<(Vec<u8>, ComparedWith)> {
     // SAFETY: the caller's.
     unsafe {
-        let (value, other) = sides(condition, number, filters.values)?;
+        let (value, compared_with) = sides(condition, number, filters.values)?;
         if value.column != table.column || value.is_left_to_server() {
             return None;
         }
-        let (Other::Compared(_, expression) | Other::OneOf(expression)) = &other;
+        let (ComparedWith::Value(_, expression) | ComparedWith::OneOf(expression)) = &compared_with;
         let fixed = !pg_sys::bms_is_member(number as i32, pg_sys::pull_varnos(root, *expression))
             && !pg_sys::contain_volatile_functions(*expression)
             && !pg_sys::contain_subplans(*expression);
         let known_path = fixed && placeholder_filter(&value.path, &[Comparison::Equal], filters).is_some();
-        known_path.then_some((value.path, other))
+        known_path.then_some((value.path, compared_with))
     }
 }
 

@@ -26,7 +26,7 @@ use super::filter_path::{FilterPaths, Search, document_constant};
 use super::filter_scan::SearchedBy;
 use super::relation_set::RelationSet;
 use super::unknown_terms::Term;
-use super::value_condition::{Comparison, Other, ValueConditions, Wanted};
+use super::value_condition::{ComparedWith, Comparison, ValueConditions, Wanted};
 
 /// The first bytes of stored values.
 const DATE: u8 = 9;
@@ -102,14 +102,14 @@ impl UnknownValues {
             let (mut values, mut compared) = (ptr::null_mut(), Vec::new());
             for term in terms {
                 let (condition, tables) = (term.condition, term.tables.clone());
-                let comparison = match term.other {
-                    Other::Compared(comparison, value) => {
+                let comparison = match term.compared_with {
+                    ComparedWith::Value(comparison, value) => {
                         compared.push(comparison);
                         values = pg_sys::lappend(values, value.cast());
                         at_path.compared |= !term.is_known();
                         Some(comparison)
                     }
-                    Other::OneOf(list) => {
+                    ComparedWith::OneOf(list) => {
                         if !term.is_known() {
                             at_path.unknown = true;
                             let arguments = pg_sys::lappend(ptr::null_mut(), text_constant(path).cast());
@@ -201,6 +201,9 @@ pub(super) fn without_comparisons(known: &[ValueConditions], marked: &[bool]) ->
     left.filter(|conditions| !conditions.wanted.is_empty()).collect()
 }
 
+/// The conditions on the value at one path by which an index finds rows.
+pub(super) type OnValue = Vec<*mut pg_sys::RestrictInfo>;
+
 /// What is known of a search for values that are not.
 pub(super) struct PlaceholderFilter {
     /// Its filter, with placeholders for the values: they may contradict what is known of the same paths.
@@ -216,14 +219,15 @@ impl PlaceholderFilter {
         self.paths.iter().map(|at_path| &*at_path.path).collect()
     }
 
-    /// The conditions that bound what is read of an index, and all by which it finds rows, where a row of each of `outer` is known and
-    /// one of each of `known` has to be. `None` if all these conditions are known, or some of the rows are not needed.
+    /// The conditions that bound what is read of an index, and all by which it finds rows, those on the value at each path together, where
+    /// a row of each of `outer` is known and one of each of `known` has to be. `None` if all these conditions are known, or some of the rows
+    /// are not needed.
     pub(super) fn conditions(
         &self,
         by: &SearchedBy,
         known: &RelationSet,
         outer: &RelationSet,
-    ) -> Option<(Vec<*mut pg_sys::RestrictInfo>, Vec<*mut pg_sys::RestrictInfo>)> {
+    ) -> Option<(Vec<OnValue>, Vec<OnValue>)> {
         let (mut bounding, mut all, mut unknown) = (Vec::new(), Vec::new(), false);
         let fields = by.bounding.iter().map(|at| (at, true)).chain(by.tested.iter().map(|at| (at, false)));
         let mut needed = known.clone();
@@ -231,16 +235,17 @@ impl PlaceholderFilter {
             let Some(at_path) = self.paths.get(*at) else { continue };
             unknown |= at_path.unknown;
             let one = at_path.one();
-            for found in &at_path.conditions {
-                if by.multikey && !one.is_some_and(|one| ptr::eq(one, found)) {
-                    continue;
-                }
+            let is_searched_by =
+                |found: &&AtValue| !by.multikey || one.is_some_and(|one| ptr::eq(one, *found));
+            let mut on_value = OnValue::new();
+            for found in at_path.conditions.iter().filter(is_searched_by) {
                 needed = needed.and(&found.tables);
-                all.push(found.condition);
-                if is_bounding {
-                    bounding.push(found.condition);
-                }
+                on_value.push(found.condition);
             }
+            if is_bounding {
+                bounding.push(on_value.clone());
+            }
+            all.push(on_value);
         }
         (unknown && needed == *outer).then_some((bounding, all))
     }

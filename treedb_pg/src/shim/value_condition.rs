@@ -208,10 +208,10 @@ impl ValueConditions {
 }
 
 /// What a condition compares a value with.
-pub(super) enum Other {
-    /// So with a value.
-    Compared(Comparison, *mut pg_sys::Node),
-    /// Whether it is one of an array.
+pub(super) enum ComparedWith {
+    /// With a single value, so.
+    Value(Comparison, *mut pg_sys::Node),
+    /// With the elements of an array, one of which it has to be equal to.
     OneOf(*mut pg_sys::Node),
 }
 
@@ -229,11 +229,11 @@ unsafe fn compared(
     unsafe {
         let (value, other) = sides(condition, number, functions)?;
         let wanted = match other {
-            Other::Compared(comparison, other) => {
+            ComparedWith::Value(comparison, other) => {
                 Wanted::Compared(comparison, constant(other)?.bytes().to_vec())
             }
             // Nothing is equal to NULL.
-            Other::OneOf(list) => {
+            ComparedWith::OneOf(list) => {
                 let values = constant(list)?.elements().into_iter().flatten();
                 Wanted::OneOf(values.map(|value| value.bytes().to_vec()).collect())
             }
@@ -250,7 +250,7 @@ pub(super) unsafe fn sides(
     condition: *mut pg_sys::RestrictInfo,
     number: pg_sys::Index,
     functions: &'static [ValueFunction],
-) -> Option<(ValueAt, Other)> {
+) -> Option<(ValueAt, ComparedWith)> {
     // SAFETY: the tag of a node says what structure it is. Both arguments of these functions are of the same type; that of a
     // list is an array of it.
     unsafe {
@@ -276,13 +276,14 @@ pub(super) unsafe fn sides(
         let argument = |at| pg_sys::list_nth(arguments, at).cast::<pg_sys::Node>();
         if let Some(any) = any {
             let value = ValueAt::of(argument(0), number, functions)?;
-            return (any && comparison == Comparison::Equal).then(|| (value, Other::OneOf(argument(1))));
+            return (any && comparison == Comparison::Equal)
+                .then(|| (value, ComparedWith::OneOf(argument(1))));
         }
         Some(match ValueAt::of(argument(0), number, functions) {
-            Some(value) => (value, Other::Compared(comparison, argument(1))),
+            Some(value) => (value, ComparedWith::Value(comparison, argument(1))),
             None => {
                 let value = ValueAt::of(argument(1), number, functions)?;
-                (value, Other::Compared(comparison.commuted(), argument(0)))
+                (value, ComparedWith::Value(comparison.commuted(), argument(0)))
             }
         })
     }

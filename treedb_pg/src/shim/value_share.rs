@@ -6,8 +6,10 @@
 //!
 //! The server knows its own estimators, and estimates `x > 1 AND x < 3` as one range. It does not know these. So each of
 //! several conditions on a value is estimated given those before it in the query: the product is the share of all. So is each of
-//! those that one arm of an OR has.
+//! those that one arm of an OR has. Of conditions between tables, though, a search has those alone whose other tables' rows it knows:
+//! an end of a range that it does not have says nothing of the other one ([`Together`]).
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -42,6 +44,73 @@ static ESTIMATED: Counter =
 /// Makes the counter known to the server.
 pub(crate) fn define() {
     ESTIMATED.define();
+}
+
+/// Which conditions between tables are evaluated together, as far as an estimator cannot know it: the server tells it of one condition, and
+/// not of the list that it is in.
+#[derive(Clone, Copy)]
+pub(super) enum Together<'c> {
+    /// All whose tables are among these.
+    Of(pg_sys::Relids),
+    /// These.
+    These(&'c [*mut pg_sys::RestrictInfo]),
+}
+
+thread_local! {
+    /// What is being estimated, and by which planner: one may begin while another waits for a function.
+    static TOGETHER: Cell<Option<(*mut pg_sys::PlannerInfo, Together<'static>)>> = const { Cell::new(None) };
+}
+
+impl Together<'_> {
+    /// Does `work`, which has the planner estimate such conditions of one relation.
+    ///
+    /// # Safety
+    /// The planner; a set, or conditions, of its.
+    pub(super) unsafe fn estimate<R>(self, root: *mut pg_sys::PlannerInfo, work: impl FnOnce() -> R) -> R {
+        /// Puts back what was estimated before, after an error too.
+        struct Before(Option<(*mut pg_sys::PlannerInfo, Together<'static>)>);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                TOGETHER.set(self.0);
+            }
+        }
+        let conditions = match self {
+            Together::Of(tables) => Together::Of(tables),
+            Together::These(these) => {
+                // SAFETY: used until `work` ends, for as long as they are borrowed.
+                Together::These(unsafe { std::slice::from_raw_parts(these.as_ptr(), these.len()) })
+            }
+        };
+        let _before = Before(TOGETHER.replace(Some((root, conditions))));
+        work()
+    }
+
+    /// Those that are there wherever a condition is, if nothing else is known: all whose tables it needs too.
+    ///
+    /// # Safety
+    /// The planner, and a condition of its.
+    unsafe fn with(
+        root: *mut pg_sys::PlannerInfo,
+        condition: *const pg_sys::RestrictInfo,
+    ) -> Together<'static> {
+        match TOGETHER.get() {
+            Some((of, together)) if of == root => together,
+            // SAFETY: the caller's.
+            _ => Together::Of(unsafe { (*condition).clause_relids }),
+        }
+    }
+
+    /// Whether a condition is among them.
+    ///
+    /// # Safety
+    /// A condition of the planner's.
+    unsafe fn has(self, condition: *mut pg_sys::RestrictInfo) -> bool {
+        match self {
+            // SAFETY: sets of the planner's.
+            Together::Of(tables) => unsafe { pg_sys::bms_is_subset((*condition).clause_relids, tables) },
+            Together::These(these) => these.contains(&condition),
+        }
+    }
 }
 
 /// A condition as the server estimates it: with what it knows of each arm, if it is an OR.
@@ -217,7 +286,7 @@ impl EstimatorCall {
     }
 
     /// The same in a list of conditions that are evaluated in joins: not all of them have to be true of the same rows, but those that are not
-    /// of an outer join, or are of the same one. Of one that the server has several forms of, only one is.
+    /// of an outer join, or are of the same one, and that are evaluated [`Together`]. Of one that the server has several forms of, only one is.
     ///
     /// # Safety
     /// A list of conditions of the planner's.
@@ -239,14 +308,18 @@ impl EstimatorCall {
                     continue;
                 }
                 let comparison = condition.cast::<pg_sys::OpExpr>();
-                let (of, several) = ((*known).outer_relids, compat::has_several_forms(known));
+                let several = compat::has_several_forms(known);
                 if (*comparison).args == self.arguments {
-                    earlier.retain(|(other, _)| !several && pg_sys::bms_equal(*other, of));
+                    let together = Together::with(self.root, known);
+                    earlier.retain(|(other, _): &(*mut pg_sys::RestrictInfo, _)| {
+                        let same_join = pg_sys::bms_equal((**other).outer_relids, (*known).outer_relids);
+                        !several && same_join && together.has(*other)
+                    });
                     return Some(earlier.into_iter().map(|(_, call)| call).collect());
                 }
                 if !several {
                     let (operator, arguments) = ((*comparison).opno, (*comparison).args);
-                    earlier.push((of, EstimatorCall { operator, arguments, ..*self }));
+                    earlier.push((known, EstimatorCall { operator, arguments, ..*self }));
                 }
             }
         }

@@ -144,11 +144,11 @@ fn count_use(source: &dyn Source, index: usize) {
 }
 
 impl BitmapScan {
-    fn count_use(&self, source: &dyn Source) {
+    fn for_each_index(&self, visit: &mut impl FnMut(usize)) {
         match self {
-            BitmapScan::Index { index, .. } => count_use(source, *index),
+            BitmapScan::Index { index, .. } => visit(*index),
             BitmapScan::Or(sets) | BitmapScan::And(sets) => {
-                sets.iter().for_each(|set| set.count_use(source));
+                sets.iter().for_each(|set| set.for_each_index(visit));
             }
         }
     }
@@ -160,14 +160,19 @@ impl Plan {
         Plan { path, sort_in_memory, backward: false, unique: false, cover: None, expected: None }
     }
 
-    /// Counts one more use of each index that the plan reads, of the indexes of `source`.
-    pub(in crate::query) fn count_use(&self, source: &dyn Source) {
+    /// Calls `visit` with the position, in [`Source::indexes`], of each index that the plan reads: as often as it reads it.
+    pub fn for_each_index(&self, visit: &mut impl FnMut(usize)) {
         match &self.path {
             Path::Empty | Path::CollectionScan => {}
-            Path::Index { index, .. } => count_use(source, *index),
-            Path::Bitmap(set) => set.count_use(source),
-            Path::Near(search) => count_use(source, search.index),
+            Path::Index { index, .. } => visit(*index),
+            Path::Bitmap(set) => set.for_each_index(visit),
+            Path::Near(search) => visit(search.index),
         }
+    }
+
+    /// Counts one more use of each index that the plan reads, of the indexes of `source`.
+    pub(in crate::query) fn count_use(&self, source: &dyn Source) {
+        self.for_each_index(&mut |index| count_use(source, index));
     }
 
     /// The plan for `query` over `source`.
@@ -249,7 +254,7 @@ impl Plan {
 
     /// By which fields each useful one of `indexes` is searched for `query`, in which some values may stand for others that are not known yet. `known`
     /// has conditions that the query has whatever these are: they alone decide whether a sparse or a partial index has all documents that
-    /// match, and by them alone an index with a collation of its own is searched. What the values are decides nothing else but whether
+    /// match. An index with a collation of its own is not searched: a value may be a text. What the values are decides nothing else but whether
     /// conditions contradict each other, and these bound the fields of an index as others do.
     pub fn searched_fields(indexes: &[IndexInfo], query: &Query, known: &Filter) -> Vec<SearchedFields> {
         if query.filter.near().is_some() {
