@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks with clippy, without warnings, that the extension compiles for the versions of PostgreSQL that it supports
 # besides the one whose headers are installed: for 18 with the headers that its suites use, for 16 and 17 with the
-# bindings that are published with pgrx, because their headers are not to be had from every distribution.
+# bindings that are published with pgrx, which saves installing them (`make pg-others` does).
 #
 #   scripts/pg_types.sh [MAJOR..]          default: 16 17 18
 set -euo pipefail

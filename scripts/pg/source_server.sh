@@ -12,8 +12,9 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { echo "source_server: scripts/pg/source_server.sh MAJOR [--asserts]" >&2; exit 2; }
 case ${1:-} in
-    15) suite=bookworm ;;
-    17) suite=trixie ;;
+    15) suite=bookworm kept='' hash='' ;;
+    # The version, and the hash of its source, that is there where those listed are not.
+    17) suite=trixie kept=17.11 hash=dd27f2b3c59e73ed14aa3324901242bf69a032a6347805f274e6260322d42979 ;;
     *) echo "source_server: Debian has the source of PostgreSQL 15 and 17" >&2; exit 2 ;;
 esac
 major=$1 name=postgresql-$1 options=() flags=-O2
@@ -29,19 +30,37 @@ if [ -z "$servers" ]; then
 fi
 place=$servers/$name
 if [ ! -x "$place/bin/pg_config" ]; then
-    scripts/setup.sh bison flex perl dpkg-dev debian-archive-keyring libreadline-dev zlib1g-dev libicu-dev liblz4-dev libzstd-dev >&2
+    scripts/setup.sh bison flex perl dpkg-dev curl debian-archive-keyring libreadline-dev zlib1g-dev libicu-dev liblz4-dev libzstd-dev >&2
     mkdir -p "$servers"
     new=$(mktemp -d "$servers/new.XXXXXX")
     trap 'rm -rf "$new"' EXIT
-    # The mirror is the one that packages come from; the lists are kept apart from the system's.
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 '/debian/*$' || true)
+    # The mirrors are those that packages come from; the lists are kept apart from the system's.
     mkdir "$new/lists" "$new/parts"
-    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${mirror:-http://deb.debian.org/debian} $suite main" >"$new/sources.list"
+    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | sort -u | while read -r mirror; do
+        case $mirror in
+            *-security/) suites=$suite-security ;;
+            *) suites="$suite $suite-updates" ;;
+        esac
+        for each in $suites; do
+            echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $each main"
+        done
+    done >"$new/sources.list"
     apt=(apt-get -qq -o "Dir::Etc::SourceList=$new/sources.list" -o "Dir::Etc::SourceParts=$new/parts"
         -o "Dir::State::Lists=$new/lists" -o APT::Sandbox::User=root)
     "${apt[@]}" update >&2
-    (cd "$new" && "${apt[@]}" source "postgresql-$major" >&2)
-    cd "$new/postgresql-$major"-*/
+    # The newest version that the mirror has: a security update may be listed and not be there.
+    cache=(apt-cache "${apt[@]:2}")
+    for version in $("${cache[@]}" showsrc "postgresql-$major" | sed -n 's/^Version: //p' | sort -Vru); do
+        (cd "$new" && "${apt[@]}" source "postgresql-$major=$version" >&2) && break
+    done
+    if ! compgen -G "$new/postgresql-$major[-.]*/" >/dev/null && [ -n "$kept" ]; then
+        mirror=$(sed -n 's|^deb-src \[.*\] \([^ ]*/debian/\) .*|\1|p' "$new/sources.list" | head -n 1)
+        archive=$new/postgresql-$kept.tar.bz2
+        curl -fsSL -o "$archive" "${mirror}pool/main/p/postgresql-$major/postgresql-${major}_$kept.orig.tar.bz2" >&2
+        echo "$hash  $archive" | sha256sum --check --quiet >&2
+        tar -xf "$archive" -C "$new"
+    fi
+    cd "$new/postgresql-$major"[-.]*/
     # The prefix is this folder's, so that initdb finds its own files.
     ./configure --quiet --prefix="$place" "${options[@]}" --enable-debug --with-icu --with-lz4 --with-zstd \
         --with-system-tzdata=/usr/share/zoneinfo CFLAGS="-g $flags" >&2
