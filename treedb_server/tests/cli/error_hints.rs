@@ -189,8 +189,8 @@ fn import_export_and_find_work_through_the_port_of_drivers_as_through_the_native
         "--projection",
         r#"{"_id": 1}"#,
     ];
-    let found = treedb(&[&search, &drivers[..]].concat());
-    assert_eq!(found.out, treedb(&[&search, &native[..]].concat()).out);
+    let found = treedb(&[&search[..], &drivers[..]].concat());
+    assert_eq!(found.out, treedb(&[&search[..], &native[..]].concat()).out);
     assert_eq!(found.out.lines().count(), 300, "more than the first batch");
 }
 
