@@ -21,6 +21,7 @@ strip --strip-unneeded "$root/usr/bin/treedb"
 install -Dm644 packaging/treedb.toml "$root/etc/treedb/treedb.toml"
 install -Dm644 packaging/systemd/treedb.service "$root/lib/systemd/system/treedb.service"
 install -Dm644 packaging/grafana/treedb.json "$root/usr/share/doc/treedb/grafana.json"
+install -Dm644 packaging/prometheus/treedb.rules.yml "$root/usr/share/doc/treedb/treedb.rules.yml"
 install -Dm644 docs/operations.md "$root/usr/share/doc/treedb/operations.md"
 install -Dm644 LICENSE "$root/usr/share/doc/treedb/copyright"
 for script in postinst prerm postrm; do

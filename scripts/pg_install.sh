@@ -6,6 +6,7 @@
 #   PROFILE=release scripts/pg_install.sh  compiles in half the time where the server was built before; finds are 4 % slower
 #   STRIP=1 PROFILE=dev scripts/pg_install.sh  without symbols all the same
 #   SYMBOLS=1 scripts/pg_install.sh        the symbols beside the library, as treedb_pg.so.debug
+#   DESTDIR=./stage scripts/pg_install.sh  the same folders below ./stage, for a package or another machine
 #
 # The library is stripped of what only debuggers read: a backend maps a fraction of what the compiler wrote.
 # Files are written beside the old ones and renamed over them: a running backend keeps the library it has mapped.
@@ -22,6 +23,14 @@ else
     PGRX_PG_CONFIG_PATH=$(realpath "$pg_config")
     export PGRX_PG_CONFIG_PATH
 fi
+# What takes minutes to build is not built for folders that it cannot be put into.
+for folder in "$("$pg_config" --pkglibdir)" "$("$pg_config" --sharedir)/extension"; do
+    [ -n "${DESTDIR:-}" ] || [ -w "$folder" ] || {
+        echo "pg_install: $folder is not writable: install into a folder of your own, make install DESTDIR=\$PWD/stage, and copy that as root," \
+            "sudo cp -r --no-preserve=ownership stage/. / (or run this as root, if root has cargo; or name a pg_config of your own Postgres)" >&2
+        exit 1
+    }
+done
 version=$("$pg_config" --version)
 major=$(sed -n 's/^PostgreSQL \([0-9]*\).*/\1/p' <<<"$version")
 case $major in
@@ -47,9 +56,9 @@ put() {
     install -m "$3" "$1" "$2.new.$$"
     mv -f "$2.new.$$" "$2"
 }
-libdir=$("$pg_config" --pkglibdir)
-sharedir=$("$pg_config" --sharedir)/extension
-[ -w "$libdir" ] && [ -w "$sharedir" ] || { echo "pg_install: $libdir and $sharedir are not writable: run as root, or name a pg_config of your own Postgres" >&2; exit 1; }
+libdir=${DESTDIR:-}$("$pg_config" --pkglibdir)
+sharedir=${DESTDIR:-}$("$pg_config" --sharedir)/extension
+[ -z "${DESTDIR:-}" ] || mkdir -p "$libdir" "$sharedir"
 size() { echo "$(( ($(stat -c %s "$1") + 524288) / 1048576 )) MiB"; }
 if { [ "$profile" = dev ] && [ -z "${STRIP:-}" ]; } || ! command -v strip >/dev/null; then
     put "$library" "$libdir/treedb_pg.so" 755

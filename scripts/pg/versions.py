@@ -16,6 +16,7 @@ import os
 import pathlib
 import shutil
 import sys
+import tempfile
 import time
 
 import bson
@@ -77,7 +78,7 @@ SELECT treedb.create_index('shop.items', '{"price": 1, "sku": -1}'), treedb.crea
     treedb.create_index('shop.items', '{"name": 1}', '{"collation": {"locale": "de", "strength": 2}}'), treedb.create_index('shop.items', '{"hidden": 1}', '{"hidden": true}');
 INSERT INTO shop.items (doc) SELECT jsonb_build_object('_id', i, 'sku', 'sku' || i, 'price', i % 100 / 2.0, 'tags', jsonb_build_array(i % 7, 'tag' || i % 11), 'name', CASE i % 3 WHEN 0 THEN 'Ä' ELSE 'a' END || i,
     'attributes', jsonb_build_object('k' || i % 5, i)) || CASE WHEN i % 4 = 0 THEN jsonb_build_object('stock', i) ELSE '{}' END FROM generate_series(1, 1500) i;
-SELECT treedb.insert_one('"Odd name''s"', '{"_id": {"$oid": "000102030405060708090a0b"}, "d": {"$numberDecimal": "1.50"}, "b": {"$binary": {"base64": "AAEC", "subType": "04"}}, "n": {"$numberLong": "9007199254740993"}, "t": {"$timestamp": {"t": 1, "i": 2}}, "m": {"$minKey": 1}, "r": {"$regularExpression": {"pattern": "^a", "options": "i"}}, "f": {"$numberDouble": "NaN"}, "z": {"$numberDouble": "-0.0"}}');
+SELECT treedb.insert_one('"Odd name''s"', '{"_id": {"$oid": "000102030405060708090a0b"}, "d": {"$numberDecimal": "1.50"}, "b": {"$binary": {"base64": "AAEC", "subType": "04"}}, "n": {"$numberLong": "9007199254740993"}, "l": {"$numberLong": "5"}, "t": {"$timestamp": {"t": 1, "i": 2}}, "m": {"$minKey": 1}, "r": {"$regularExpression": {"pattern": "^a", "options": "i"}}, "f": {"$numberDouble": "NaN"}, "z": {"$numberDouble": "-0.0"}}');
 ALTER TABLE shop.items ADD COLUMN sku text GENERATED ALWAYS AS (doc OPERATOR(treedb.->>) 'sku') STORED, ADD COLUMN added date DEFAULT '2026-01-01',
     ADD CONSTRAINT has_sku CHECK (doc OPERATOR(treedb.@@) '{"sku": {"$exists": true}}');
 CREATE INDEX items_doc ON shop.items USING treedb_btree (doc treedb.bson_ops);
@@ -363,7 +364,8 @@ def a_dump_restores_everything(cluster):
         sound(db)
         before = (lines(db, DEFINITIONS), contents(db))
         for form in ("custom", "plain"):
-            cluster.program("pg_dump", f"--format={form}", "-f", str(file), "source")
+            # Without the setting a small `long` comes back as an `int`.
+            cluster.program("pg_dump", f"--format={form}", "-f", str(file), "-d", "dbname=source options='-c treedb.exact_text=on'")
             with database(cluster, "target", collations=False) as other:
                 if form == "custom":
                     cluster.program("pg_restore", "--exit-on-error", "-j", "2", "-d", "target", str(file))
@@ -607,6 +609,13 @@ def stored_pages_of_earlier_formats_ask_for_reindex(cluster):
     return f"versions {earlier}"
 
 
+def an_installation_can_be_staged_in_a_folder(cluster):
+    with tempfile.TemporaryDirectory() as stage:
+        shell('DESTDIR=$1 PROFILE=${PROFILE:-dev} scripts/pg_install.sh "$PG_CONFIG"', stage, timeout=900)
+        names = {path.name for path in pathlib.Path(stage).rglob("*") if path.is_file()}
+    same({"treedb_pg.so", "treedb.control", "treedb--0.1.0--0.2.0.sql", "treedb--0.2.0.sql"} - names, set(), "files that are missing")
+
+
 def the_docs_list_every_function_view_type_and_setting(cluster):
     with cluster.connect() as db:
         same_lines(reference.parts()[1].splitlines(), reference.made(db).splitlines(), "docs/postgres.md, and the catalog (scripts/pg_versions.sh --write-reference)")
@@ -650,7 +659,8 @@ TESTS = [an_update_from_each_released_version_leaves_what_a_new_installation_has
          what_an_earlier_version_made_works_before_and_after_the_update, the_extension_is_created_by_a_superuser_and_not_dropped_while_it_is_used,
          documents_are_parameters_as_drivers_send_them, indexes_of_collections_are_built_and_dropped_beside_writers, a_dump_restores_everything,
          pg_upgrade_carries_everything_over, *([pg_upgrade_from_15_carries_everything_over] if "PG_CONFIG_15" in os.environ else []), indexes_of_another_page_version_ask_for_reindex,
-         an_index_has_the_lowest_page_version_that_its_leaves_need, stored_pages_of_the_present_format_are_read_and_written, stored_pages_of_earlier_formats_ask_for_reindex, the_docs_list_every_function_view_type_and_setting]
+         an_index_has_the_lowest_page_version_that_its_leaves_need, stored_pages_of_the_present_format_are_read_and_written, stored_pages_of_earlier_formats_ask_for_reindex, an_installation_can_be_staged_in_a_folder,
+         the_docs_list_every_function_view_type_and_setting]
 
 
 if __name__ == "__main__":

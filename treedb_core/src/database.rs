@@ -223,6 +223,33 @@ impl Database {
         self.engine.set_save_vector_images_at_close(saves);
     }
 
+    /// Copies the database, as it is now, into `dir`, which is empty or does not exist. Readers and writers go on meanwhile. The copy is on
+    /// disk when this returns, and a database that [`Database::open`] opens; until then nothing is at `dir`. [`Store::backup`] writes a
+    /// stream instead.
+    ///
+    /// ```
+    /// use treedb_core::{Database, bson::{Document, doc}};
+    ///
+    /// # fn main() -> treedb_core::Result<()> {
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let (data, monday) = (dir.path().join("data"), dir.path().join("monday"));
+    /// let db = Database::open(data)?;
+    /// db.collection::<Document>("films").insert_one(doc! { "title": "Alien" }).run()?;
+    /// db.backup_to(&monday)?;
+    /// let copy = Database::open(&monday)?;
+    /// assert_eq!(copy.collection::<Document>("films").count_documents(doc! {}).run()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Storage`](crate::Error::Storage): there is something at `dir`, the disk is full, this database is damaged. What was written so
+    /// far is removed then.
+    pub fn backup_to(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.store().backup_to(dir, |_| {})?;
+        Ok(())
+    }
+
     /// The key/value store underneath: statistics, checkpoints, backup, compaction, tables of your own. The tables named
     /// `catalog`, `rows/..`, `index/..` and `changes..` are those of the collections.
     pub fn store(&self) -> &Store {

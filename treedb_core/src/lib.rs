@@ -36,6 +36,7 @@
 //! | insert, find, update, delete, aggregate, index, watch | [`Collection`] |
 //! | search for the nearest vectors | [`Collection::create_search_index`], [`Collection::vector_search`] |
 //! | read answers, with or without copying | [`Cursor`], [`Find::for_each`] |
+//! | copy a database while it is used | [`Database::backup_to`] |
 //! | commit several statements at once | [`Database::transaction`], [`Transaction`] |
 //! | handle errors | [`Error`], [`ErrorCode`] |
 //!
@@ -81,7 +82,7 @@ pub use treedb_collections::{
     SearchEnd, SearchPath, SearchWork, Tail, VectorMemory, VectorSearcher,
 };
 pub use treedb_query::query::Hint;
-pub use treedb_storage::{Durability, Key, Options};
+pub use treedb_storage::{Durability, Key, Options, Store};
 pub use update::{Replace, Update, UpdateResult};
 pub use vector_search::{
     CreateSearchIndex, Neighbor, SearchIndexModel, VectorAnswer, VectorSearch, VectorSearchMany,

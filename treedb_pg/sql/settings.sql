@@ -22,3 +22,10 @@ SELECT stages, answer(stages) = answer AS same FROM small ORDER BY stages;
 SELECT count(*) FROM aggregate('held', '[{"$bucketAuto": {"groupBy": "$s", "buckets": 3}}]');
 DROP FUNCTION answer;
 SELECT drop_collection('held');
+-- Text that reads as the very same document: an int, a long and a double of the same worth.
+CREATE TEMPORARY TABLE numbers (doc bson, value bson_value);
+INSERT INTO numbers SELECT doc::bson, doc::bson -> 'a' FROM (VALUES ('{"a": 5}'), ('{"a": {"$numberLong": "5"}}'), ('{"a": 5.0}'), ('{"a": [{"$numberLong": "1"}, 1]}'), ('{"a": "5"}')) v(doc);
+SELECT doc, value, doc::text::bson::bytea = doc::bytea AS same FROM numbers;
+SET treedb.exact_text = on;
+SELECT doc, value, doc::text::bson::bytea = doc::bytea AS same, value::text::bson_value::text = value::text AS same_value FROM numbers;
+RESET treedb.exact_text;

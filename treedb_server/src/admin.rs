@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
 use crate::web::patient::Patient;
-use crate::web::{self, Asked};
+use crate::web::{self, WebRequest};
 
 /// Time limit of the read that `/readyz` performs.
 const READY: Duration = Duration::from_secs(2);
@@ -33,9 +33,9 @@ pub(crate) async fn connection(
 ) {
     let state = shutdown.clone();
     let secure = stream.is_tls();
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|http: Request<Incoming>| {
         let (context, state) = (&context, &state);
-        async move { Ok::<_, Infallible>(answer(Asked { request, peer, secure }, context, state).await) }
+        async move { Ok::<_, Infallible>(answer(WebRequest { http, peer, secure }, context, state).await) }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -57,9 +57,9 @@ pub(crate) async fn connection(
     }
 }
 
-async fn answer(asked: Asked, context: &Arc<Context>, shutdown: &Shutdown) -> Response<Full<Bytes>> {
-    let path = asked.request.uri().path();
-    let reads = matches!(*asked.request.method(), Method::GET | Method::HEAD);
+async fn answer(request: WebRequest, context: &Arc<Context>, shutdown: &Shutdown) -> Response<Full<Bytes>> {
+    let path = request.http.uri().path();
+    let reads = matches!(*request.http.method(), Method::GET | Method::HEAD);
     if !reads && matches!(path, "/livez" | "/readyz" | "/metrics") {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
     }
@@ -91,7 +91,7 @@ async fn answer(asked: Asked, context: &Arc<Context>, shutdown: &Shutdown) -> Re
             StatusCode::NOT_FOUND,
             "there are /livez, /readyz and /metrics; the web page needs --auth, or --web-page on\n",
         ),
-        _ => web::answer(asked, context).await,
+        _ => web::answer(request, context).await,
     }
 }
 

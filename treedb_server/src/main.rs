@@ -5,11 +5,10 @@ mod static_names;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use treedb_server::cli::{self, Cli};
+use treedb_server::cli;
 
 fn main() -> ExitCode {
     #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
     static_names::look_up_without_modules();
-    cli::run(Cli::parse())
+    cli::run(cli::parse())
 }

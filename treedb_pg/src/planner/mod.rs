@@ -63,6 +63,7 @@ fn load() {
     ENABLED.define();
     crate::collection::TABLE_ACCESS_METHOD.define();
     crate::collection::STAGE_MEM.define();
+    crate::types::bson::EXACT_TEXT.define();
     crate::vector_am::define_settings();
     fault::define();
     for counter in [&ESTIMATED_SEARCHES, &ASKED_INDEXES] {

@@ -14,6 +14,7 @@ use super::value;
 use crate::shim::error::{SqlState, fail, fail_with_detail, refuse, refuse_as};
 use crate::shim::function::{Args, pg_function};
 use crate::shim::memory::{CString, Varlena};
+use crate::shim::setting::Switch;
 use crate::shim::text;
 
 /// A stored document. Its bytes were validated on their way in; what a damaged page made of them is found out here
@@ -63,6 +64,13 @@ pg_function! {
     }
 }
 
+/// Whether the text of documents and values reads as the very same ones: plain numbers do not tell an `int` from a small `long`.
+pub(crate) static EXACT_TEXT: Switch = Switch::new(
+    c"treedb.exact_text",
+    c"Writes documents and values as text that reads as the very same ones, with the types of their numbers: for pg_dump.",
+    false,
+);
+
 /// Most bytes that are kept for the text of the next document.
 const KEPT: usize = 64 * 1024;
 
@@ -76,6 +84,9 @@ pg_function! {
     fn treedb_bson_out(args: [Varlena]) -> CString<'_> {
         let bytes = args.bytes(0);
         let document = document(&bytes);
+        if EXACT_TEXT.is_on() && let Some(text) = json::to_exact_json(document) {
+            return args.memory().cstring(&text);
+        }
         let mut text = TEXT.take();
         text.clear();
         json::append_json(document, &mut text);

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use treedb_query::doc::{Element, OwnedValue, Value, json, key};
 
-use super::bson::{refuse_text, with_path};
+use super::bson::{EXACT_TEXT, refuse_text, with_path};
 use super::order::{ordered, with_key_of};
 use crate::shim::error::accept;
 use crate::shim::function::{Args, pg_function};
@@ -79,7 +79,10 @@ pg_function! {
 pg_function! {
     /// Value to text.
     fn treedb_value_out(args: [Varlena]) -> CString<'_> {
-        args.memory().cstring(&as_json(&element(&args.bytes(0))))
+        let bytes = args.bytes(0);
+        let value = element(&bytes);
+        let exact = if EXACT_TEXT.is_on() { json::value_to_exact_json(&value) } else { None };
+        args.memory().cstring(&exact.unwrap_or_else(|| as_json(&value)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `treedb backup` and `treedb restore`.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, IsTerminal};
+use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -16,6 +16,7 @@ use super::key::KeyArgs;
 use super::mongo_client::{MongoClient, Uri};
 use super::progress::Progress;
 use super::rewind::{self, moment};
+use super::user::UserArgs;
 use super::{Failure, error_hints, target};
 
 /// Buffer size of streams.
@@ -34,7 +35,7 @@ time of the request, and is on the server's machine. Programs that have a direct
 of it while they write, with `Store::backup_to` and `Store::backup`.
 
 Examples:
-  treedb backup --uri mongodb://127.0.0.1:27017 /mnt/backups/monday
+  treedb backup --uri mongodb://127.0.0.1:27017 --user operator --password-file operator.password /mnt/backups/monday
   treedb backup --dir ./data /mnt/backups/monday
   treedb backup --dir ./data - | zstd > monday.treedb.zst")]
 pub(super) struct Backup {
@@ -43,6 +44,8 @@ pub(super) struct Backup {
     /// A directory that is empty or does not exist; `-` writes a stream to standard output (not with --uri)
     #[arg(value_name = "TO")]
     to: PathBuf,
+    #[command(flatten)]
+    user: UserArgs,
     #[command(flatten)]
     key: KeyArgs,
 }
@@ -206,7 +209,9 @@ impl Meter {
 impl Backup {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let dir = match (self.source.dir, self.source.uri) {
-            (_, Some(uri)) => return copy_there(&uri, &self.to).map(|()| ExitCode::SUCCESS),
+            (_, Some(uri)) => {
+                return copy_there(&self.user.of(&uri)?, &self.to).map(|()| ExitCode::SUCCESS);
+            }
             (Some(dir), None) => dir,
             // clap requires one of the two.
             (None, None) => {
@@ -256,6 +261,12 @@ impl Restore {
                 until,
             };
             return dump.run();
+        }
+        if self.from.is_dir() && !self.from.join("pages").is_file() {
+            return Err(Failure(format!(
+                "{}: neither a dump, which has files DATABASE/COLLECTION.bson, nor a database that treedb backup has copied",
+                self.from.display()
+            )));
         }
         if self.oplog_replay && self.oplog_file.is_empty() {
             return Err(Failure(
@@ -310,6 +321,16 @@ impl Restore {
             Box::new(File::open(&self.from).map_err(|error| Failure(format!("{name}: {error}")))?)
         };
         let mut input = BufReader::with_capacity(BUFFER, input);
+        let other = match input.fill_buf().map_err(|error| Failure(format!("{name}: {error}")))? {
+            [0x6d, 0xe2, 0x99, 0x81, ..] => {
+                "an archive of mongodump: load it by mongorestore --archive, or dump into a directory (mongodump --out DIR)"
+            }
+            [0x1f, 0x8b, ..] => "compressed: unpack it first, gzip -dc FILE | treedb restore - --dir DIR",
+            _ => "",
+        };
+        if !other.is_empty() {
+            return Err(Failure(format!("{name}: {other}")));
+        }
         let mut meter = Meter::new("restored");
         let options = self.place.key.options()?;
         let restored =

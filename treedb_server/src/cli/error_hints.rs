@@ -6,6 +6,7 @@ use std::path::Path;
 use treedb_collections::{Error, QueryError};
 
 use super::Failure;
+use super::mongo_client::Uri;
 use crate::server::ServeError;
 
 /// A database directory that does not open.
@@ -64,6 +65,37 @@ pub(super) fn connection(address: &str, error: &treedb_client::Error) -> Failure
             )
         }
         _ => message,
+    })
+}
+
+const NO_TLS: &str = ": what listens there does not speak TLS: leave out tls and tlsCAFile, or give the server --tls-certificate";
+
+/// TLS with a server that could not begin.
+pub(super) fn tls(at: &Uri, error: &treedb_client::Error, authority: &Path) -> Failure {
+    let message = format!("{at}: {error}");
+    let treedb_client::Error::Io { source, .. } = error else { return Failure(message) };
+    let hint = match source.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::InvalidCertificate(_)) => format!(
+            ": the server's certificate has to be certified by one in {} (tlsCAFile), and be for the host that the URI names",
+            authority.display()
+        ),
+        Some(rustls::Error::InvalidMessage(_)) => NO_TLS.to_owned(),
+        _ if source.kind() == ErrorKind::UnexpectedEof => NO_TLS.to_owned(),
+        _ => String::new(),
+    };
+    Failure(message + &hint)
+}
+
+/// A command that got no reply from a server of MongoDB's protocol; `first`: none that was sent before it did.
+pub(super) fn exchange(at: &Uri, error: &std::io::Error, first: bool) -> Failure {
+    let closed =
+        matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
+    Failure(match (closed, first) {
+        (true, true) if !at.is_through_tls() => format!(
+            "{at}: the server has closed the connection: if it asks for TLS, add ?tlsCAFile=FILE to the URI"
+        ),
+        (true, _) => format!("{at}: the server has closed the connection"),
+        (false, _) => format!("{at}: {error}"),
     })
 }
 

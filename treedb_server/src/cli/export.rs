@@ -26,7 +26,7 @@ A file is written under a temporary name and renamed when all of it is on disk. 
 
 Examples:
   treedb export shop.films films.jsonl --indexes films.indexes --dir ./data
-  treedb export shop.films --native 127.0.0.1:27117 --filter '{\"year\": {\"$lt\": 1990}}' | gzip >old.jsonl.gz")]
+  treedb export shop.films --uri mongodb://127.0.0.1:27017 --filter '{\"year\": {\"$lt\": 1990}}' | gzip >old.jsonl.gz")]
 pub(super) struct Export {
     /// What to write: DATABASE.COLLECTION
     #[arg(value_name = "DB.COLL", value_parser = namespace)]

@@ -35,6 +35,7 @@ protocol and `treedb scan` read; one with many values under a key becomes a dup 
 go to the table `main`. Keys and values are copied unchanged. The tables must not exist yet.
 
 Examples:
+  treedb import shop.films films.jsonl --uri mongodb://127.0.0.1:27017
   treedb import shop.films films.jsonl --indexes films.indexes --native 127.0.0.1:27117
   treedb import shop.films films.csv --types year:int,seen:date --dir ./data
   zcat films.jsonl.gz | treedb import shop.films - --dir ./data --on-error skip

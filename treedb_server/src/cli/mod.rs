@@ -3,10 +3,12 @@
 mod backup;
 mod check;
 mod compact;
+mod drivers;
 mod dump;
 mod error_hints;
 mod export;
 mod find;
+mod foreign_flags;
 mod import;
 #[cfg(feature = "importers")]
 mod import_tables;
@@ -21,12 +23,23 @@ mod serve;
 mod shell;
 mod sync;
 mod target;
+mod terminal;
 mod user;
 
 use std::fmt;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+const FIRST_STEPS: &str = "\
+First steps:
+  treedb serve --dir ./data                                      a server for MongoDB's drivers, on 127.0.0.1:27017
+  treedb shell                                                   what mongosh understands, without JavaScript
+  treedb restore ./dump --uri mongodb://127.0.0.1:27017          what mongodump has written
+  treedb import shop.films films.jsonl --uri mongodb://127.0.0.1:27017
+  treedb backup --uri mongodb://127.0.0.1:27017 /mnt/backups/monday
+
+treedb help COMMAND has examples of each.";
 
 /// TreeDB: a document database, its server and its tools.
 #[derive(Debug, Parser)]
@@ -35,6 +48,7 @@ use clap::{Parser, Subcommand};
     version,
     propagate_version = true,
     args_override_self = true,
+    after_help = FIRST_STEPS,
     max_term_width = 100
 )]
 pub struct Cli {
@@ -72,6 +86,18 @@ impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Self {
         Failure(error.to_string())
     }
+}
+
+/// The command line. One that is wrong ends the process with status 2, and says what to write instead.
+pub fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| match foreign_flags::hint(&error) {
+        Some(hint) => {
+            let _ = error.print();
+            eprintln!("\nhere: {hint}");
+            std::process::exit(2)
+        }
+        None => error.exit(),
+    })
 }
 
 /// Runs the command. Failures go to standard error as `treedb: ...`.

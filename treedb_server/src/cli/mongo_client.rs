@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
-use rustls::{ClientConnection, StreamOwned};
-use treedb_client::Tls;
+use treedb_client::{Tls, TlsStream};
 use treedb_query::error::ErrorCode;
 
-use super::Failure;
+use super::{Failure, error_hints};
 use crate::access::scram::{ClientExchange, Mechanism, Refused};
 use crate::config::Password;
 use crate::mongo::op_msg;
@@ -52,6 +51,11 @@ impl Uri {
     /// Who connects, if a user does.
     pub(super) fn user_name(&self) -> Option<&str> {
         self.user.as_ref().map(|user| user.name.as_str())
+    }
+
+    /// Whether it is connected to through TLS.
+    pub(super) fn is_through_tls(&self) -> bool {
+        self.authority.is_some()
     }
 
     /// The database after the slash, if there is one.
@@ -132,7 +136,8 @@ impl std::str::FromStr for Uri {
         };
         if tls && authority.is_none() {
             return Err(
-                "tls=true needs tlsCAFile=FILE, with the certificates that the server's is certified by"
+                "tls=true needs tlsCAFile=FILE, with the certificates that the server's is certified by \
+                        (those that Debian trusts are in /etc/ssl/certs/ca-certificates.crt)"
                     .to_owned(),
             );
         }
@@ -154,7 +159,7 @@ impl std::fmt::Display for Uri {
 /// A socket, plain or through TLS.
 enum Socket {
     Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Tls(Box<TlsStream>),
 }
 
 impl Socket {
@@ -173,10 +178,17 @@ impl Socket {
     }
 
     /// Begins TLS with a server whose certificate has to be certified by those in a file.
-    fn secured(stream: TcpStream, host: &str, authority: &Path) -> Result<Socket, Failure> {
-        let session = Tls::with_roots(host, authority)?.session()?;
-        Ok(Socket::Tls(Box::new(StreamOwned::new(session, stream))))
+    fn secured(stream: TcpStream, at: &Uri, authority: &Path) -> Result<Socket, Failure> {
+        let tls = Tls::with_roots(&at.host, authority)?;
+        let stream = tls.connect(stream).map_err(|error| error_hints::tls(at, &error, authority))?;
+        Ok(Socket::Tls(Box::new(stream)))
     }
+}
+
+/// Whether an error says that a client has to authenticate first.
+pub(super) fn needs_user(reply: &RawDocument) -> bool {
+    reply.get_i32("code").is_ok_and(|code| code == ErrorCode::Unauthorized.number())
+        && reply.get_str("errmsg").is_ok_and(|message| message.ends_with("requires authentication"))
 }
 
 /// Ends a connection from another thread: who waits for a reply gets an error.
@@ -246,7 +258,7 @@ impl MongoClient {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(failed)?;
                     let stream = match &at.authority {
-                        Some(authority) => Socket::secured(stream, &at.host, authority)?,
+                        Some(authority) => Socket::secured(stream, at, authority)?,
                         None => Socket::Plain(stream),
                     };
                     return Ok(MongoClient { stream, at: at.clone(), sent: 0 });
@@ -261,14 +273,14 @@ impl MongoClient {
     pub(super) fn hang_up(&self) -> Result<HangUp, Failure> {
         let stream = match &self.stream {
             Socket::Plain(stream) => stream.try_clone(),
-            Socket::Tls(stream) => stream.sock.try_clone(),
+            Socket::Tls(stream) => stream.socket().try_clone(),
         };
         Ok(HangUp(stream?))
     }
 
     /// Runs a command, which names its database (`$db`), and waits for its reply without a timeout: of an error too.
     pub(super) fn ask(&mut self, command: &RawDocument) -> Result<RawDocumentBuf, Failure> {
-        self.exchange(command).map_err(|error| Failure(format!("{}: {error}", self.at)))
+        self.exchange(command).map_err(|error| error_hints::exchange(&self.at, &error, self.sent == 1))
     }
 
     /// Runs a command as [`Self::ask`] does, and makes errors of replies that are.
@@ -292,7 +304,8 @@ impl MongoClient {
             return Ok(reply);
         }
         let message = reply.get_str("errmsg").unwrap_or("the server reported an error without a message");
-        Err(Failure(format!("{}: {message}", self.at)))
+        let hint = if needs_user(&reply) { ": say who you are with --user and --password-file" } else { "" };
+        Err(Failure(format!("{}: {message}{hint}", self.at)))
     }
 
     fn exchange(&mut self, command: &RawDocument) -> std::io::Result<RawDocumentBuf> {

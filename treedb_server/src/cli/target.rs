@@ -10,7 +10,9 @@ use treedb_collections::Database;
 use treedb_collections::{FindRequest, IndexSpec, Namespace};
 use treedb_query::error::ErrorCode;
 
+use super::drivers::Drivers;
 use super::key::KeyArgs;
+use super::mongo_client::Uri;
 use super::user::UserArgs;
 use super::{Failure, error_hints};
 
@@ -38,6 +40,9 @@ struct Location {
     /// Work in this directory, which no server may have open
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Work through the server whose drivers' port this is
+    #[arg(long, value_name = "mongodb://HOST:PORT", conflicts_with = "key_file")]
+    uri: Option<Uri>,
     /// Work through the server whose native port this is (`treedb serve --native HOST:PORT`)
     #[arg(long, value_name = "HOST:PORT")]
     native: Option<String>,
@@ -47,6 +52,7 @@ struct Location {
 pub(super) enum Target {
     Directory(Database),
     Server(Box<Client>),
+    Drivers(Box<Drivers>),
 }
 
 /// A search as given on the command line.
@@ -71,6 +77,9 @@ impl TargetArgs {
 
     /// Opens it. A directory that does not exist is created if `create` is set.
     pub(super) fn open(&self, create: bool) -> Result<Target, Failure> {
+        if let Some(uri) = &self.location.uri {
+            return Ok(Target::Drivers(Box::new(Drivers::connect(&self.user.of(uri)?)?)));
+        }
         match (&self.location.dir, &self.location.native) {
             (Some(dir), _) => {
                 if !create {
@@ -87,8 +96,8 @@ impl TargetArgs {
                 }
                 Err(error) => Err(error_hints::connection(address, &error)),
             },
-            // clap requires one of the two.
-            (None, None) => Err(Failure("--dir DIR or --native HOST:PORT is required".to_owned())),
+            // clap requires one of them.
+            (None, None) => Err(Failure("--dir DIR or --uri mongodb://HOST:PORT is required".to_owned())),
         }
     }
 
@@ -121,6 +130,7 @@ impl Target {
                     outcome.errors.into_iter().map(|failed| (failed.index as usize, failed.error.message));
                 Ok((u64::from(outcome.count), refused.collect()))
             }
+            Target::Drivers(server) => server.insert(namespace, documents, ordered),
         }
     }
 
@@ -133,6 +143,7 @@ impl Target {
             }
             // A collection has an index at least; a view has none, and is there.
             Target::Server(client) => indexes_there(client, namespace)?.is_none_or(|all| !all.is_empty()),
+            Target::Drivers(server) => server.has(namespace)?,
         };
         if exists { Ok(()) } else { Err(Failure(format!("there is no collection {namespace}"))) }
     }
@@ -144,6 +155,7 @@ impl Target {
                 database.collection(namespace)?.count(FindRequest::filter(filter.to_owned()))?
             }
             Target::Server(client) => client.count(namespace, filter)?,
+            Target::Drivers(server) => server.count(namespace, filter)?,
         })
     }
 
@@ -179,6 +191,9 @@ impl Target {
                 };
                 Box::new(client.find(&find)?.map(|found| found.map_err(Failure::from)))
             }
+            Target::Drivers(server) => {
+                Box::new(server.find(namespace, Search { filter, sort, projection, skip, limit })?)
+            }
         })
     }
 
@@ -206,6 +221,7 @@ impl Target {
                     _ => index.clone(),
                 })
                 .collect(),
+            Target::Drivers(server) => server.index_specs(namespace)?,
         };
         Ok(listed.into_iter().filter(|spec| !spec.get_str("name").is_ok_and(|name| name == "_id_")).collect())
     }
@@ -217,6 +233,7 @@ impl Target {
                 database.collection(namespace)?.create_index(IndexSpec::from_document(spec))?;
             }
             Target::Server(client) => drop(client.create_index(namespace, spec)?),
+            Target::Drivers(server) => server.create_index(namespace, spec)?,
         }
         Ok(())
     }
@@ -226,7 +243,7 @@ impl Target {
         match self {
             Target::Directory(database) => Ok(database.close()?),
             // A server acknowledges writes according to its own durability setting.
-            Target::Server(_) => Ok(()),
+            Target::Server(_) | Target::Drivers(_) => Ok(()),
         }
     }
 }

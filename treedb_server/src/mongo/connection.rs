@@ -47,7 +47,7 @@ pub(crate) struct Session {
     /// A failpoint has closed it.
     hangs_up: AtomicBool,
     /// The client has closed its side.
-    left: AtomicBool,
+    client_hung_up: AtomicBool,
     replies: AtomicI32,
 }
 
@@ -66,7 +66,7 @@ impl Session {
             client: OnceLock::new(),
             compressors: AtomicU8::new(0),
             hangs_up: AtomicBool::new(false),
-            left: AtomicBool::new(false),
+            client_hung_up: AtomicBool::new(false),
             replies: AtomicI32::new(1),
         }
     }
@@ -108,8 +108,8 @@ impl Session {
     }
 
     /// Whether the client has closed its side, as far as a command knows that has waited.
-    pub(crate) fn has_left(&self) -> bool {
-        self.left.load(Ordering::Relaxed)
+    pub(crate) fn client_hung_up(&self) -> bool {
+        self.client_hung_up.load(Ordering::Relaxed)
     }
 
     fn next_reply(&self) -> i32 {
@@ -257,7 +257,7 @@ async fn while_watched(answered: impl Future<Output = Answer>, stream: &Stream, 
     }
     poll_fn(|context| {
         if stream.is_closed_by_peer() {
-            session.left.store(true, Ordering::Relaxed);
+            session.client_hung_up.store(true, Ordering::Relaxed);
         }
         answered.as_mut().poll(context)
     })

@@ -153,7 +153,7 @@ impl<'r> Waiting<'r> {
     /// `Interrupted`, `MaxTimeMSExpired`; `ClientDisconnect` if nobody waits for its reply any more, who may have sent it again. Then nothing that the
     /// client has sent after it is executed either.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
-        if self.answered && self.session.has_left() {
+        if self.answered && self.session.client_hung_up() {
             self.session.hang_up();
             return Err(CommandError::new(ProtocolCode::ClientDisconnect, "the client has disconnected"));
         }

@@ -51,6 +51,9 @@ pub(crate) enum WireError {
     /// A browser, or another program that speaks HTTP.
     #[error("an HTTP request")]
     Http,
+    /// A client that begins TLS.
+    #[error("the beginning of TLS, without which this server was started: see --tls-certificate")]
+    Tls,
     /// The message is longer than those of a client that has not authenticated may be.
     #[error("a message of {0} bytes before authentication: at most {FREE_BYTES} are read")]
     BeforeAuthentication(usize),
@@ -68,9 +71,14 @@ impl Header {
         if matches!(&bytes[..4], b"GET " | b"HEAD" | b"POST" | b"PUT " | b"DELE" | b"OPTI") {
             return Err(WireError::Http);
         }
+        let opcode = field(12);
+        // A record of TLS with a handshake. Taken for a length, its first bytes would be waited for; as a message it has no opcode.
+        if matches!(bytes[..3], [0x16, 0x03, 0..=4]) && !matches!(opcode, OP_QUERY | OP_COMPRESSED | OP_MSG) {
+            return Err(WireError::Tls);
+        }
         match usize::try_from(length) {
             Ok(length) if (HEADER_BYTES..=MAX_MESSAGE_BYTES).contains(&length) => {
-                Ok(Header { length, request_id: field(4), opcode: field(12) })
+                Ok(Header { length, request_id: field(4), opcode })
             }
             _ => Err(WireError::Length(length)),
         }
@@ -153,6 +161,17 @@ mod tests {
         for length in [16, 48_000_000] {
             assert_eq!(Header::parse(header(length)).unwrap().length, length as usize);
         }
+    }
+
+    #[test]
+    fn the_beginning_of_tls_is_not_taken_for_a_long_message() {
+        // Version, length of the record, type and length of the handshake, its version, random bytes.
+        let hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 0xa1, 0xb2, 0xc3, 0xd4, 0xe5];
+        assert!(matches!(Header::parse(hello), Err(WireError::Tls)));
+        // A message may have such a length.
+        let message = Header::bytes(0x0001_0316, 1, 0, OP_MSG);
+        assert_eq!(message[..3], hello[..3]);
+        assert_eq!(Header::parse(message).unwrap().length, 0x0001_0316);
     }
 
     #[tokio::test]

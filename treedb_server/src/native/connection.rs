@@ -276,7 +276,7 @@ impl Reader {
             return Err(CloseReason::Broken(io::ErrorKind::BrokenPipe.into()));
         };
         // Those before it may have waited, and been given up.
-        if self.session.has_left() {
+        if self.session.client_hung_up() {
             return Err(CloseReason::Peer);
         }
         let length = header.length as usize;
@@ -470,7 +470,7 @@ impl Reader {
 
     /// Waits without limit for the first byte of a frame.
     async fn arrival(&mut self) -> Result<(), CloseReason> {
-        if self.session.has_left() {
+        if self.session.client_hung_up() {
             return Err(CloseReason::Peer);
         }
         // Also of a connection on which requests arrive all the time.

@@ -78,7 +78,7 @@ pub(crate) struct Session {
     /// The client, if this is a connection.
     peer: Option<Peer>,
     /// The client had closed its side when a write of it might have begun that had waited.
-    left: AtomicBool,
+    client_hung_up: AtomicBool,
 }
 
 /// A request that took no longer than this is short.
@@ -153,7 +153,7 @@ impl Session {
             pace: Pace::new(),
             counts,
             peer: None,
-            left: AtomicBool::new(false),
+            client_hung_up: AtomicBool::new(false),
         }
     }
 
@@ -248,16 +248,16 @@ impl Session {
 
     /// Looks whether the client has closed its side.
     pub(super) fn look_for_peer(&self) -> bool {
-        let left = self.peer.as_ref().is_some_and(Peer::has_closed);
-        if left {
-            self.left.store(true, Ordering::Relaxed);
+        let hung_up = self.peer.as_ref().is_some_and(Peer::has_closed);
+        if hung_up {
+            self.client_hung_up.store(true, Ordering::Relaxed);
         }
-        left
+        hung_up
     }
 
     /// Whether [`Self::look_for_peer`] has found that the client has closed its side.
-    pub(super) fn has_left(&self) -> bool {
-        self.left.load(Ordering::Relaxed)
+    pub(super) fn client_hung_up(&self) -> bool {
+        self.client_hung_up.load(Ordering::Relaxed)
     }
 
     /// Lists a request among the operations while it waits until it can begin.

@@ -93,6 +93,8 @@ pub(crate) const ON_DATABASE: &[(&str, &str)] = &[
     ("dropDatabase", "dropDatabase()"),
     ("dropRole", "dropRole(\"role\")"),
     ("dropUser", "dropUser(\"user\")"),
+    ("fsyncLock", "fsyncLock()"),
+    ("fsyncUnlock", "fsyncUnlock()"),
     ("getCollection", "getCollection(\"name\")"),
     ("getCollectionInfos", "getCollectionInfos({filter})"),
     ("getCollectionNames", "getCollectionNames()"),
@@ -104,16 +106,30 @@ pub(crate) const ON_DATABASE: &[(&str, &str)] = &[
     ("getUsers", "getUsers()"),
     ("grantRolesToUser", "grantRolesToUser(\"user\", [roles])"),
     ("hello", "hello()"),
+    ("hostInfo", "hostInfo()"),
     ("killOp", "killOp(opid)"),
     ("logout", "logout()"),
     ("revokeRolesFromUser", "revokeRolesFromUser(\"user\", [roles])"),
     ("runCommand", "runCommand({command: 1, ..})"),
+    ("serverBuildInfo", "serverBuildInfo()"),
     ("serverStatus", "serverStatus()"),
     ("setProfilingLevel", "setProfilingLevel(level, {slowms, sampleRate, filter})"),
     ("shutdownServer", "shutdownServer({options})"),
     ("stats", "stats()"),
     ("updateUser", "updateUser(\"user\", {pwd, roles})"),
     ("version", "version()"),
+];
+
+/// Those of them that are for the database `admin`, whatever database is in use.
+const ON_ADMIN: &[&str] = &[
+    "adminCommand",
+    "currentOp",
+    "fsyncLock",
+    "fsyncUnlock",
+    "hostInfo",
+    "killOp",
+    "serverBuildInfo",
+    "shutdownServer",
 ];
 
 /// Methods of a collection.
@@ -140,14 +156,17 @@ pub(crate) const ON_COLLECTION: &[(&str, &str)] = &[
     ("findOneAndUpdate", "findOneAndUpdate({filter}, {update}, {options})"),
     ("getIndexes", "getIndexes()"),
     ("getSearchIndexes", "getSearchIndexes()"),
+    ("hideIndex", "hideIndex(\"name\" or {keys})"),
     ("insert", "insert({document} or [documents])"),
     ("insertMany", "insertMany([documents], {ordered})"),
     ("insertOne", "insertOne({document})"),
     ("renameCollection", "renameCollection(\"name\")"),
     ("replaceOne", "replaceOne({filter}, {document}, {upsert})"),
     ("stats", "stats()"),
+    ("unhideIndex", "unhideIndex(\"name\" or {keys})"),
     ("updateMany", "updateMany({filter}, {update}, {upsert})"),
     ("updateOne", "updateOne({filter}, {update}, {upsert})"),
+    ("updateSearchIndex", "updateSearchIndex(\"name\", {definition})"),
     ("validate", "validate()"),
 ];
 
@@ -255,9 +274,8 @@ impl Plan {
         let Some(collection) = &calls.collection else {
             let found = on_database(first, &database)?;
             let (command, show) = on_cursor(found.0, found.1, chain)?;
-            let admin =
-                matches!(first.name.as_str(), "adminCommand" | "currentOp" | "killOp" | "shutdownServer");
-            let database = if admin { "admin".to_owned() } else { database };
+            let database =
+                if ON_ADMIN.contains(&first.name.as_str()) { "admin".to_owned() } else { database };
             return Ok(Some(Plan { database, command, show }));
         };
         if first.name == "explain" {
@@ -546,6 +564,14 @@ fn on_collection(call: &Call, collection: &str) -> Result<(Document, Show), Stri
         "createIndexes" => create_indexes(collection, arguments.array()?, &arguments.optional()?)?,
         "getIndexes" => (doc! { "listIndexes": collection }, Show::Documents),
         "dropIndex" => (doc! { "dropIndexes": collection, "index": arguments.value()? }, Show::Reply),
+        "hideIndex" | "unhideIndex" => {
+            let by = match arguments.value()? {
+                Bson::Document(keys) => doc! { "keyPattern": keys },
+                name => doc! { "name": name },
+            };
+            let index = with(by, doc! { "hidden": call.name == "hideIndex" });
+            (doc! { "collMod": collection, "index": index }, Show::Reply)
+        }
         "dropIndexes" => {
             let which = arguments.left.next().cloned().unwrap_or_else(|| "*".into());
             (doc! { "dropIndexes": collection, "index": which }, Show::Reply)
@@ -567,6 +593,10 @@ fn on_collection(call: &Call, collection: &str) -> Result<(Document, Show), Stri
             (doc! { "createSearchIndexes": collection, "indexes": [index] }, Show::Reply)
         }
         "getSearchIndexes" => (doc! { "listSearchIndexes": collection }, Show::Documents),
+        "updateSearchIndex" => {
+            let (name, definition) = (arguments.text()?, arguments.document()?);
+            (doc! { "updateSearchIndex": collection, "name": name, "definition": definition }, Show::Reply)
+        }
         "dropSearchIndex" => (doc! { "dropSearchIndex": collection, "name": arguments.text()? }, Show::Reply),
         "drop" => (doc! { "drop": collection }, Show::Reply),
         "stats" => (with(doc! { "collStats": collection }, arguments.optional()?), Show::Reply),
@@ -606,6 +636,10 @@ fn on_database(call: &Call, database: &str) -> Result<(Document, Show), String> 
         }
         "stats" => (doc! { "dbStats": 1 }, Show::Reply),
         "serverStatus" => (doc! { "serverStatus": 1 }, Show::Reply),
+        "fsyncLock" => (doc! { "fsync": 1, "lock": true }, Show::Reply),
+        "fsyncUnlock" => (doc! { "fsyncUnlock": 1 }, Show::Reply),
+        "hostInfo" => (doc! { "hostInfo": 1 }, Show::Reply),
+        "serverBuildInfo" => (doc! { "buildInfo": 1 }, Show::Reply),
         "version" => (doc! { "buildInfo": 1 }, Show::Field("version")),
         "hello" => (doc! { "hello": 1 }, Show::Reply),
         "currentOp" => match arguments.left.next() {
@@ -748,12 +782,25 @@ mod tests {
                 "db.createUser({user: 'ann', pwd: passwordPrompt(), roles: []})",
                 doc! {"createUser": "ann", "pwd": "secret", "roles": []},
             ),
+            ("db.a.hideIndex('x_1')", doc! {"collMod": "a", "index": {"name": "x_1", "hidden": true}}),
+            (
+                "db.a.unhideIndex({x: 1})",
+                doc! {"collMod": "a", "index": {"keyPattern": {"x": 1}, "hidden": false}},
+            ),
+            (
+                "db.a.updateSearchIndex('near', {fields: []})",
+                doc! {"updateSearchIndex": "a", "name": "near", "definition": {"fields": []}},
+            ),
+            ("db.fsyncLock()", doc! {"fsync": 1, "lock": true}),
+            ("db.fsyncUnlock()", doc! {"fsyncUnlock": 1}),
             ("db.updateUser('ann', {pwd: 'x'})", doc! {"updateUser": "ann", "pwd": "x"}),
             ("db.runCommand('ping')", doc! {"ping": 1}),
         ] {
             assert_eq!(command(text), expected, "{text}");
         }
-        assert_eq!(plan("db.adminCommand({ping: 1})").unwrap().database, "admin");
+        for text in ["db.adminCommand({ping: 1})", "db.fsyncLock()", "db.getSiblingDB('x').fsyncUnlock()"] {
+            assert_eq!(plan(text).unwrap().database, "admin", "{text}");
+        }
         assert_eq!(plan("db.getSiblingDB('x').a.find()").unwrap().database, "x");
         let renamed = plan("db.a.renameCollection('b')").unwrap();
         assert_eq!(renamed.command, doc! {"renameCollection": "shop.a", "to": "shop.b", "dropTarget": false});

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use treedb_query::doc::json::{from_json, to_json};
 
 use super::guard::{header, split};
-use super::{Asked, assets, logins};
+use super::{WebRequest, assets, logins};
 use crate::access::identity::Identity;
 use crate::context::{Context, Reserved};
 use crate::mongo::commands;
@@ -51,23 +51,23 @@ const UNENCRYPTED: &str =
 type Reply = Response<Full<Bytes>>;
 
 /// The name of the cookie: cookies are not told apart by ports, on which other servers of this machine may be.
-fn cookie_name(asked: &Asked) -> String {
-    let (_, port) = split(header(asked, HOST).unwrap_or_default());
+fn cookie_name(request: &WebRequest) -> String {
+    let (_, port) = split(header(request, HOST).unwrap_or_default());
     format!("treedb_{}", port.parse::<u16>().map_or_else(|_| String::new(), |port| port.to_string()))
 }
 
 /// The token that the request has.
-fn token(asked: &Asked) -> Option<&str> {
-    let name = cookie_name(asked);
-    let cookies = asked.request.headers().get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+fn token(request: &WebRequest) -> Option<&str> {
+    let name = cookie_name(request);
+    let cookies = request.http.headers().get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs =
         cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find_map(|(found, value)| (found == name).then_some(value))
 }
 
-fn set_cookie(asked: &Asked, response: &mut Reply, token: &str, seconds: u32) {
-    let secure = if asked.secure { "; Secure" } else { "" };
-    let name = cookie_name(asked);
+fn set_cookie(request: &WebRequest, response: &mut Reply, token: &str, seconds: u32) {
+    let secure = if request.secure { "; Secure" } else { "" };
+    let name = cookie_name(request);
     let cookie = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
     // Names and tokens are digits and letters.
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
@@ -76,20 +76,20 @@ fn set_cookie(asked: &Asked, response: &mut Reply, token: &str, seconds: u32) {
 }
 
 /// Who asks, and their turns to run commands; `None` if they have to log in first.
-fn identity(asked: &Asked, context: &Context) -> Option<(Identity, Arc<Semaphore>)> {
+fn identity(request: &WebRequest, context: &Context) -> Option<(Identity, Arc<Semaphore>)> {
     if context.access.is_required() {
         // What the page asks by itself does not keep a log-in alive of which nobody makes use.
-        let used = !asked.request.headers().contains_key(UNATTENDED);
-        let keys = (token(asked)?, header(asked, SECRET)?);
-        return context.web.logins.find(keys, asked.peer, &context.access, used, Instant::now());
+        let used = !request.http.headers().contains_key(UNATTENDED);
+        let keys = (token(request)?, header(request, SECRET)?);
+        return context.web.logins.find(keys, request.peer, &context.access, used, Instant::now());
     }
-    let reader = Identity::reader(asked.peer, &context.access, "the web page").ok()?;
+    let reader = Identity::reader(request.peer, &context.access, "the web page").ok()?;
     Some((reader, Arc::clone(&context.web.without_login)))
 }
 
 /// Whether a password that this connection carries cannot be read on its way.
-fn may_carry_passwords(asked: &Asked) -> bool {
-    asked.secure || asked.peer.ip().to_canonical().is_loopback()
+fn may_carry_passwords(request: &WebRequest) -> bool {
+    request.secure || request.peer.ip().to_canonical().is_loopback()
 }
 
 fn of(document: &RawDocument) -> Reply {
@@ -126,39 +126,39 @@ fn wrong(message: &str) -> Reply {
 }
 
 /// Answers a POST.
-pub(super) async fn answer(mut asked: Asked, context: &Arc<Context>) -> Reply {
+pub(super) async fn answer(mut request: WebRequest, context: &Arc<Context>) -> Reply {
     // The body of who has to log in first is not even read.
-    let path = asked.request.uri().path().to_owned();
+    let path = request.http.uri().path().to_owned();
     let identity = match path.as_str() {
-        "/api/session" | "/api/login" | "/api/logout" => identity(&asked, context),
-        "/api/command" | "/api/statement" => match identity(&asked, context) {
+        "/api/session" | "/api/login" | "/api/logout" => identity(&request, context),
+        "/api/command" | "/api/statement" => match identity(&request, context) {
             None => return not_logged_in(),
             found => found,
         },
         _ => return assets::text(StatusCode::NOT_FOUND, "there is nothing of that name\n"),
     };
-    if path == "/api/login" && !may_carry_passwords(&asked) {
+    if path == "/api/login" && !may_carry_passwords(&request) {
         return assets::json(StatusCode::FORBIDDEN, to_json(&rawdoc! { "message": UNENCRYPTED }));
     }
     // Who has not logged in has nothing long to say.
     let longest = if identity.is_some() { BODY_BYTES } else { LOGIN_BYTES };
-    let body = match body(&mut asked, longest, context).await {
+    let body = match body(&mut request, longest, context).await {
         Ok(body) => body,
         Err(refused) => return refused,
     };
     if path == "/api/login" {
-        return log_in(&asked, &body, context).await;
+        return log_in(&request, &body, context).await;
     }
     let (identity, turns) = match (path.as_str(), identity) {
         ("/api/session", identity) => {
-            return of(&session(&asked, identity.as_ref().map(|(own, _)| own), context).await);
+            return of(&session(&request, identity.as_ref().map(|(own, _)| own), context).await);
         }
         ("/api/logout", identity) => {
-            if let (Some(token), Some(_)) = (token(&asked), identity) {
+            if let (Some(token), Some(_)) = (token(&request), identity) {
                 context.web.logins.forget(token);
             }
             let mut response = assets::json(StatusCode::OK, "{}");
-            set_cookie(&asked, &mut response, "", 0);
+            set_cookie(&request, &mut response, "", 0);
             return response;
         }
         (_, Some(found)) => found,
@@ -175,13 +175,13 @@ pub(super) async fn answer(mut asked: Asked, context: &Arc<Context>) -> Reply {
 }
 
 /// The body, which is a document; an empty one is one without fields.
-async fn body(asked: &mut Asked, longest: usize, context: &Context) -> Result<RawDocumentBuf, Reply> {
+async fn body(request: &mut WebRequest, longest: usize, context: &Context) -> Result<RawDocumentBuf, Reply> {
     let too_long = || assets::text(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or was not sent\n");
     // As far as the request says it, before anything is read.
-    if asked.request.body().size_hint().lower() > longest as u64 {
+    if request.http.body().size_hint().lower() > longest as u64 {
         return Err(too_long());
     }
-    let whole = Limited::new(asked.request.body_mut(), longest).collect();
+    let whole = Limited::new(request.http.body_mut(), longest).collect();
     let bytes = match tokio::time::timeout(context.limits.stall, whole).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) => return Err(too_long()),
@@ -195,13 +195,17 @@ async fn body(asked: &mut Asked, longest: usize, context: &Context) -> Result<Ra
 }
 
 /// Who the page is used by, and what server it is of.
-async fn session(asked: &Asked, identity: Option<&Identity>, context: &Arc<Context>) -> RawDocumentBuf {
+async fn session(
+    request: &WebRequest,
+    identity: Option<&Identity>,
+    context: &Arc<Context>,
+) -> RawDocumentBuf {
     let mut found = rawdoc! {
         "authentication": context.access.is_required(),
         "version": env!("CARGO_PKG_VERSION"),
         "name": commands::hostname(),
     };
-    if context.access.is_required() && !may_carry_passwords(asked) {
+    if context.access.is_required() && !may_carry_passwords(request) {
         found.append(bson::raw::cstr!("message"), UNENCRYPTED);
     }
     if let Some(identity) = identity {
@@ -216,7 +220,7 @@ async fn session(asked: &Asked, identity: Option<&Identity>, context: &Arc<Conte
     found
 }
 
-async fn log_in(asked: &Asked, body: &RawDocument, context: &Arc<Context>) -> Reply {
+async fn log_in(request: &WebRequest, body: &RawDocument, context: &Arc<Context>) -> Reply {
     if !context.access.is_required() {
         return wrong("this server has no authentication");
     }
@@ -229,7 +233,7 @@ async fn log_in(asked: &Asked, body: &RawDocument, context: &Arc<Context>) -> Re
         let body = rawdoc! { "message": error.message.as_str() };
         assets::json(StatusCode::UNAUTHORIZED, to_json(&body))
     };
-    let (logins, address) = (&context.web.logins, asked.peer.ip());
+    let (logins, address) = (&context.web.logins, request.peer.ip());
     if let Err(error) = logins.check(address, Instant::now()) {
         return refused(error);
     }
@@ -239,7 +243,7 @@ async fn log_in(asked: &Asked, body: &RawDocument, context: &Arc<Context>) -> Re
         return refused(error);
     }
     let (name, password, database) = (name.to_owned(), password.to_owned(), database.to_owned());
-    let (own, peer) = (Arc::clone(context), asked.peer);
+    let (own, peer) = (Arc::clone(context), request.peer);
     let checked = tokio::task::spawn_blocking(move || {
         logins::authenticate(&own.access, peer, &database, &name, &password)
     });
@@ -257,10 +261,10 @@ async fn log_in(asked: &Asked, body: &RawDocument, context: &Arc<Context>) -> Re
     let own = identity.at(peer);
     match logins.keep(identity, proof, Instant::now()) {
         Ok(keys) => {
-            let mut answer = session(asked, Some(&own), context).await;
+            let mut answer = session(request, Some(&own), context).await;
             answer.append(bson::raw::cstr!("secret"), keys.secret);
             let mut response = of(&answer);
-            set_cookie(asked, &mut response, &keys.token, 12 * 3600);
+            set_cookie(request, &mut response, &keys.token, 12 * 3600);
             response
         }
         Err(_) => assets::text(StatusCode::INTERNAL_SERVER_ERROR, "the system has no random numbers\n"),

@@ -15,13 +15,13 @@ use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HOST, ORIGIN};
 use hyper::{Method, Response, StatusCode};
 
-use super::{Asked, assets};
+use super::{WebRequest, assets};
 use crate::context::Context;
 use crate::mongo::commands;
 
 /// A header that is there once, and is text.
-pub(super) fn header(asked: &Asked, name: impl hyper::header::AsHeaderName) -> Option<&str> {
-    let mut values = asked.request.headers().get_all(name).iter();
+pub(super) fn header(request: &WebRequest, name: impl hyper::header::AsHeaderName) -> Option<&str> {
+    let mut values = request.http.headers().get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
 }
@@ -47,10 +47,10 @@ fn is_own(host: &str, machine: &str) -> bool {
 }
 
 /// The answer to a request that is refused; `None` if it may be answered.
-pub(super) fn refusal(asked: &Asked, context: &Context) -> Option<Response<Full<Bytes>>> {
+pub(super) fn refusal(request: &WebRequest, context: &Context) -> Option<Response<Full<Bytes>>> {
     let refused = |status, why: &'static str| Some(assets::text(status, why));
     if !context.access.is_required()
-        && !asked.peer.ip().to_canonical().is_loopback()
+        && !request.peer.ip().to_canonical().is_loopback()
         && !context.web.open_to_all
     {
         return refused(
@@ -58,34 +58,34 @@ pub(super) fn refusal(asked: &Asked, context: &Context) -> Option<Response<Full<
             "without authentication the page is for this machine only: start the server with --auth\n",
         );
     }
-    let Some(host) = header(asked, HOST) else {
+    let Some(host) = header(request, HOST) else {
         return refused(StatusCode::BAD_REQUEST, "the request does not say to which host it goes\n");
     };
-    if !asked.secure && !is_own(host, &commands::hostname()) {
+    if !request.secure && !is_own(host, &commands::hostname()) {
         return refused(
             StatusCode::MISDIRECTED_REQUEST,
             "open the page by the address of this machine: by other names, other web sites could reach it\n",
         );
     }
-    if asked.request.method() != Method::POST {
+    if request.http.method() != Method::POST {
         return None;
     }
-    let scheme = if asked.secure { "https" } else { "http" };
+    let scheme = if request.secure { "https" } else { "http" };
     let is_here = |origin: &str| {
         origin
             .strip_prefix(scheme)
             .and_then(|rest| rest.strip_prefix("://"))
             .is_some_and(|from| from.eq_ignore_ascii_case(host))
     };
-    let headers = asked.request.headers();
+    let headers = request.http.headers();
     // Programs that are no browsers send no origin.
-    if headers.contains_key(ORIGIN) && !header(asked, ORIGIN).is_some_and(is_here) {
+    if headers.contains_key(ORIGIN) && !header(request, ORIGIN).is_some_and(is_here) {
         return refused(StatusCode::FORBIDDEN, "the request comes from another web site\n");
     }
-    if headers.contains_key("sec-fetch-site") && header(asked, "sec-fetch-site") != Some("same-origin") {
+    if headers.contains_key("sec-fetch-site") && header(request, "sec-fetch-site") != Some("same-origin") {
         return refused(StatusCode::FORBIDDEN, "the request comes from another web site\n");
     }
-    let kind = header(asked, CONTENT_TYPE).and_then(|kind| kind.split(';').next()).map(str::trim);
+    let kind = header(request, CONTENT_TYPE).and_then(|kind| kind.split(';').next()).map(str::trim);
     if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
         return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body has to be application/json\n");
     }

@@ -82,23 +82,23 @@ impl Web {
 }
 
 /// A request and where it came from.
-pub(crate) struct Asked {
-    pub(crate) request: Request<Incoming>,
+pub(crate) struct WebRequest {
+    pub(crate) http: Request<Incoming>,
     pub(crate) peer: SocketAddr,
     /// Through TLS.
     pub(crate) secure: bool,
 }
 
 /// Answers a request for the page or one of what it asks.
-pub(crate) async fn answer(asked: Asked, context: &Arc<Context>) -> Response<Full<Bytes>> {
-    let mut response = match guard::refusal(&asked, context) {
+pub(crate) async fn answer(request: WebRequest, context: &Arc<Context>) -> Response<Full<Bytes>> {
+    let mut response = match guard::refusal(&request, context) {
         Some(refused) => refused,
-        None => match (asked.request.method(), asked.request.uri().path()) {
+        None => match (request.http.method(), request.http.uri().path()) {
             (&Method::GET | &Method::HEAD, path) => match assets::find(path) {
                 Some(asset) => asset.response(),
                 None => assets::text(StatusCode::NOT_FOUND, "there are /, /livez, /readyz and /metrics\n"),
             },
-            (&Method::POST, _) => api::answer(asked, context).await,
+            (&Method::POST, _) => api::answer(request, context).await,
             _ => assets::text(StatusCode::METHOD_NOT_ALLOWED, "only GET, HEAD and POST\n"),
         },
     };

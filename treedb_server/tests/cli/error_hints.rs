@@ -80,6 +80,38 @@ fn a_wrong_native_address_is_explained() {
 }
 
 #[test]
+fn what_is_no_dump_and_no_backup_is_told_what_it_is() {
+    let bench = Bench::new();
+    let empty = bench.temp.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = bench.temp.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    for (from, message) in [
+        (
+            empty.to_str().unwrap().to_owned(),
+            "neither a dump, which has files DATABASE/COLLECTION.bson, nor a database",
+        ),
+        (write("archive", b"\x6d\xe2\x99\x81 and more"), "an archive of mongodump: load it by mongorestore"),
+        (write("packed", b"\x1f\x8b and more"), "compressed: unpack it first"),
+        (write("letter", &[b'x'; 200]), "not a TreeDB backup"),
+    ] {
+        let done = treedb(&["restore", &from, "--dir", &bench.dir]);
+        assert!(done.status == Some(1) && done.err.contains(message), "{done:?}");
+        assert!(!Path::new(&bench.dir).join("pages").exists());
+    }
+}
+
+#[test]
+fn the_flags_of_mongod_are_told_what_they_are_called_here() {
+    let done = treedb(&["serve", "--dbpath", "data", "--port", "27018"]);
+    assert!(done.status == Some(2) && done.err.contains("unexpected argument '--dbpath'"), "{done:?}");
+    assert!(done.err.ends_with("here: --dir DIR\n"), "{done:?}");
+}
+
+#[test]
 fn an_export_with_its_indexes_is_imported_with_them_in_a_directory_and_through_a_server() {
     let bench = Bench::new();
     let points = bench.file("points", "{\"_id\": 1, \"v\": [1, 2]}\n{\"_id\": 2, \"v\": [5, 6]}\n");
@@ -109,6 +141,57 @@ fn an_export_with_its_indexes_is_imported_with_them_in_a_directory_and_through_a
     let done = treedb(&[&["export", "c.d", &points, "--indexes", &second], &there[..]].concat());
     assert_eq!(done.status, Some(0), "{done:?}");
     assert_eq!(fs::read_to_string(&second).unwrap(), written);
+}
+
+#[test]
+fn import_export_and_find_work_through_the_port_of_drivers_as_through_the_native_one() {
+    let bench = Bench::new();
+    let server = Server::start(bench.dir.as_ref());
+    let uri = format!("mongodb://{}", server.2);
+    let (drivers, native) = (["--uri", &uri], ["--native", &server.1]);
+    let lines = numbers(0..5000);
+    let done = treedb_reading(&[&["import", "a.b", "-"], &drivers[..]].concat(), &lines);
+    assert!(done.status == Some(0) && done.err.contains("imported 5,000 documents into a.b"), "{done:?}");
+    // Lines that are refused have their numbers, wherever they are.
+    let done = treedb_reading(
+        &[&["import", "a.b", "-", "--on-error", "skip"], &drivers[..]].concat(),
+        &numbers(4999..5002),
+    );
+    assert!(done.status == Some(0) && done.err.contains("line 1: E11000"), "{done:?}");
+    let stopped = treedb_reading(&[&["import", "a.b", "-"], &drivers[..]].concat(), &numbers(0..3));
+    assert!(stopped.status == Some(1) && stopped.err.contains("line 1: E11000"), "{stopped:?}");
+    let specs = bench.file("specs", "{\"key\": {\"n\": 1}, \"name\": \"by_n\"}\n");
+    let none = bench.file("none", "");
+    let done = treedb(&[&["import", "a.b", &none, "--indexes", &specs], &drivers[..]].concat());
+    assert_eq!(done.status, Some(0), "{done:?}");
+    let (first, second) = (bench.file("first", ""), bench.file("second", ""));
+    let by_drivers = treedb(&[&["export", "a.b", "--indexes", &first], &drivers[..]].concat());
+    let by_native = treedb(&[&["export", "a.b", "--indexes", &second], &native[..]].concat());
+    assert_eq!(by_drivers.out.lines().count(), 5002, "{by_drivers:?}");
+    assert_eq!(by_drivers.out, by_native.out);
+    assert_eq!(fs::read_to_string(&first).unwrap(), fs::read_to_string(&second).unwrap());
+    assert!(fs::read_to_string(&first).unwrap().contains("by_n"));
+    let missing = treedb(&[&["export", "a.none"], &drivers[..]].concat());
+    assert!(
+        missing.status == Some(1) && missing.err.contains("there is no collection a.none"),
+        "{missing:?}"
+    );
+    let search = [
+        "find",
+        "a.b",
+        r#"{"_id": {"$gt": 10}}"#,
+        "--sort",
+        r#"{"_id": -1}"#,
+        "--skip",
+        "1",
+        "--limit",
+        "300",
+        "--projection",
+        r#"{"_id": 1}"#,
+    ];
+    let found = treedb(&[&search[..], &drivers[..]].concat());
+    assert_eq!(found.out, treedb(&[&search[..], &native[..]].concat()).out);
+    assert_eq!(found.out.lines().count(), 300, "more than the first batch");
 }
 
 #[test]

@@ -338,7 +338,7 @@ fn mistakes_on_the_command_line_are_told() {
     let missing = bench.temp.path().join("none").to_str().unwrap().to_owned();
     assert_eq!(treedb(&["import", "a.b", &file, "--dir", &bench.dir]).status, Some(0));
     for (args, status, message) in [
-        (&["import", "a.b", &file][..], 2, "--dir <DIR>|--native <HOST:PORT>"),
+        (&["import", "a.b", &file][..], 2, "--dir <DIR>|--uri <mongodb://HOST:PORT>|--native <HOST:PORT>"),
         (&["import", "a.b", &file, "--dir", &bench.dir, "--native", "h:1"], 2, "cannot be used with"),
         (&["import", "a.b", &file, "--dir", &bench.dir, "--batch", "0"], 2, "1..=100000"),
         (&["import", "a.b", &missing, "--dir", &bench.dir], 1, "No such file"),

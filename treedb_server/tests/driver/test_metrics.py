@@ -264,3 +264,14 @@ def test_the_dashboard_asks_only_for_what_the_server_has(busy):
     assert left <= {"treedb_build_info", "treedb_sessions", "treedb_backups", "treedb_index_builds", "treedb_log_segments",
                     "treedb_log_unflushed_frames", "treedb_checkpoint_age_commits", "treedb_write_stalls",
                     "treedb_write_stall_longest_seconds"}, left
+
+
+def test_the_alerts_ask_only_for_what_the_server_has(busy):
+    rules = (ROOT / "packaging/prometheus/treedb.rules.yml").read_text()
+    names = {sample.name for family in scrape(busy).values() for sample in family.samples}
+    queries = re.findall(r"^        expr: (.+)$", rules, re.M)
+    assert len(queries) == len(re.findall(r"- alert: TreeDB\w+$", rules, re.M)) > 0
+    for query in queries:
+        asked = set(re.findall(r"\btreedb_\w+", query))
+        assert asked and asked <= names, (query, asked - names)
+        assert query.count("(") == query.count(")"), query

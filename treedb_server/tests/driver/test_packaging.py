@@ -70,6 +70,7 @@ def test_the_debian_package_has_everything_and_its_binary_runs(tmp_path):
         "./usr/share/doc/treedb/copyright": "-rw-r--r--",
         "./usr/share/doc/treedb/grafana.json": "-rw-r--r--",
         "./usr/share/doc/treedb/operations.md": "-rw-r--r--",
+        "./usr/share/doc/treedb/treedb.rules.yml": "-rw-r--r--",
     }.items():
         assert files[name] == [mode, "root/root"], name
     info = subprocess.run(["dpkg-deb", "--info", package], capture_output=True, text=True, check=True).stdout

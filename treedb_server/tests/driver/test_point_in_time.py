@@ -365,7 +365,9 @@ def test_the_commands_of_the_page_do_what_it_says(tmp_path):
         succeeds(*command.split()[1:])
 
     with serving(tmp_path / "served", "--change-log", "on") as (server, client):
-        uri = {"mongodb://127.0.0.1:27017": server.uri}
+        uri = {"mongodb://127.0.0.1:27017": server.uri, "operator.password": tmp_path / "operator.password"}
+        (tmp_path / "operator.password").write_text("secret\n")
+        client.admin.command("createUser", "operator", pwd="secret", roles=["backup"])
         client.d.c.insert_one({"_id": 1})
         run(commands[0], **uri)
         run(commands[1], **uri)

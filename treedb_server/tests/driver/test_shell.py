@@ -312,3 +312,31 @@ def test_a_server_that_was_started_again_is_connected_to_again(tmp_path):
     shell.type("\x04")
     assert shell.wait() == 0
     assert server.stop() == 0
+
+
+def test_who_has_not_logged_in_is_told_how(locked, tmp_path):
+    done = subprocess.run([BIN, "shell", uri(locked), "--eval", "db.films.find()"], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1 and "requires authentication: log in with db.auth(" in done.stderr, done
+    done = subprocess.run([BIN, "dump", "--uri", uri(locked), str(tmp_path / "dump")], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1 and "requires authentication: say who you are with --user and --password-file" in done.stderr, done
+
+
+def test_commands_take_a_user_whose_password_is_in_a_file(locked, tmp_path):
+    def run(*args):
+        done = subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done
+        return done
+    as_root = ["--uri", uri(locked), *login(locked)]
+    run("dump", tmp_path / "dump", "--only", "shop.films", *as_root)
+    run("restore", tmp_path / "dump", "--drop", *as_root)
+    run("archive", tmp_path / "archive", *as_root)
+    run("backup", tmp_path / "backup", *as_root)
+    assert run("find", "shop.films", "--limit", "1", "--dir", tmp_path / "backup").stdout
+    refused = subprocess.run([BIN, "dump", str(tmp_path / "dump"), "--dir", str(tmp_path / "backup"), *login(locked)],
+                             capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2 and "cannot be used with" in refused.stderr, refused
+
+
+def test_writes_are_locked_out_and_let_in_again_in_any_database(locked):
+    status, out, err = script(locked, "db.fsyncLock()\ndb.fsyncUnlock()\ndb.films.insertOne({_id: 'unlocked'})\ndb.films.deleteOne({_id: 'unlocked'})\ndb.hostInfo()")
+    assert status == 0 and "lockCount" in out and "numCores" in out, (out, err)

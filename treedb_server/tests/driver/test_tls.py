@@ -189,3 +189,21 @@ def test_a_peer_that_never_begins_tls_is_disconnected(tmp_path, certificates):
     with Wire(server) as wire:
         assert wire.is_closed()
     assert server.stop() == 0
+
+
+def test_commands_that_cannot_begin_tls_say_why_and_what_to_do(tmp_path, secured, certificates):
+    plain = Server(tmp_path / "plain")
+    other = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(other)
+    for server, options, hint in [
+        (secured, "", "the server has closed the connection: if it asks for TLS, add ?tlsCAFile=FILE to the URI"),
+        (secured, f"?tlsCAFile={quote(str(other), safe='')}", "has to be certified by one in " + str(other)),
+        (plain, f"?tlsCAFile={quote(certificates.ca, safe='')}", "does not speak TLS: leave out tls and tlsCAFile"),
+        (secured, "?tls=true", "/etc/ssl/certs/ca-certificates.crt"),
+    ]:
+        host, port = server.addresses["mongo"]
+        done = subprocess.run([BIN, "shell", f"mongodb://{host}:{port}/{options}", "--eval", "show dbs"],
+                              capture_output=True, text=True, timeout=30)
+        assert done.returncode != 0 and hint in done.stderr, done
+    assert plain.stop() == 0
+    assert any("the beginning of TLS" in line for line in plain.log)

@@ -99,6 +99,18 @@ pub fn to_exact_json(doc: &RawDocument) -> Option<String> {
     reads_as(&canonical).then_some(canonical)
 }
 
+/// [`to_exact_json`] of one value.
+pub fn value_to_exact_json(element: &Element<'_>) -> Option<String> {
+    // A document with nothing else in it.
+    let length = i32::try_from(element.bytes.len() + 7).ok()?;
+    let mut bytes = length.to_le_bytes().to_vec();
+    bytes.extend([element.kind, 0]);
+    bytes.extend_from_slice(element.bytes);
+    bytes.push(0);
+    let text = to_exact_json(&RawDocumentBuf::from_bytes(bytes).ok()?)?;
+    Some(text.strip_prefix("{\"\":")?.strip_suffix('}')?.to_owned())
+}
+
 /// The text that was written, which is UTF-8.
 fn text_of(written: Vec<u8>) -> String {
     String::from_utf8(written).unwrap_or_default()

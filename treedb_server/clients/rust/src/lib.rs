@@ -26,7 +26,7 @@
 //! | `results` | [`Documents`], [`Stream`] and [`Pairs`]: answers that come in batches |
 //! | `asynchronous` | `AsyncClient`: any number of tasks on one connection |
 //! | `transport` | the socket, plain or through TLS |
-//! | `tls` | whom a client trusts |
+//! | `tls` | whom a client trusts, and a socket through TLS for other protocols |
 //! | `connection` | frames, and the requests without an answer |
 //! | `error` | [`Error`] |
 //!
@@ -56,7 +56,7 @@ pub use error::{Error, Result};
 pub use pipeline::{Pipeline, Ticket};
 pub use results::{Documents, Pairs, Stream};
 #[cfg(feature = "tls")]
-pub use tls::Tls;
+pub use tls::{Tls, TlsStream};
 pub use treedb_protocol::call::{
     Ack, Batch, Bound, Call, Close, Count, CountWith, CreateIndex, Credit, Delete, DeleteWith, DocumentError,
     DropIndex, Entries, Execute, Execution, Find, FindWith, Forget, Get, GetWith, Insert, InsertWith,

@@ -1,5 +1,7 @@
-//! TLS: whom a client trusts.
+//! TLS: whom a client trusts, and a socket through it.
 
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -43,19 +45,52 @@ impl Tls {
         Ok(Tls { config: Arc::new(config), name })
     }
 
-    /// A session of rustls with the server, which has not begun, for a connection that speaks another protocol. Its type is that of the
-    /// version of rustls that this crate depends on.
+    /// Begins TLS on a connected socket, for a protocol that is not this crate's: returns when the server's certificate was found to be right.
     ///
     /// # Errors
-    /// rustls cannot make one.
-    pub fn session(&self) -> Result<ClientConnection> {
-        ClientConnection::new(Arc::clone(&self.config), self.name.clone())
-            .map_err(|error| Error::Tls(error.to_string()))
+    /// The certificate is not one that is trusted, or is of another name; what answers does not speak TLS; the socket's.
+    pub fn connect(&self, mut socket: TcpStream) -> Result<TlsStream> {
+        let mut session = ClientConnection::new(Arc::clone(&self.config), self.name.clone())
+            .map_err(|error| Error::Tls(error.to_string()))?;
+        while session.is_handshaking() {
+            session.complete_io(&mut socket).map_err(|source| Error::Io { op: "begin TLS", source })?;
+        }
+        Ok(TlsStream { session, socket })
     }
 
     /// What begins sessions of asynchronous clients, and the server's name.
     #[cfg(feature = "async-tls")]
     pub(crate) fn connector(&self) -> (tokio_rustls::TlsConnector, ServerName<'static>) {
         (Arc::clone(&self.config).into(), self.name.clone())
+    }
+}
+
+/// A socket through TLS: what [`Tls::connect`] makes.
+#[derive(Debug)]
+pub struct TlsStream {
+    pub(crate) session: ClientConnection,
+    pub(crate) socket: TcpStream,
+}
+
+impl TlsStream {
+    /// The socket below, for its timeouts, or to shut it down. What is read from it or written to it is not for the server.
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+}
+
+impl Read for TlsStream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        rustls::Stream::new(&mut self.session, &mut self.socket).read(bytes)
+    }
+}
+
+impl Write for TlsStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        rustls::Stream::new(&mut self.session, &mut self.socket).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        rustls::Stream::new(&mut self.session, &mut self.socket).flush()
     }
 }

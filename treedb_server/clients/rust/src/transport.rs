@@ -8,19 +8,17 @@ use std::time::Duration;
 
 #[cfg(unix)]
 use rustix::net::{SendFlags, send};
-#[cfg(feature = "tls")]
-use rustls::ClientConnection;
 
 use crate::error::{Error, Result};
 #[cfg(feature = "tls")]
-use crate::tls::Tls;
+use crate::tls::{Tls, TlsStream};
 
 /// A connected socket.
 #[derive(Debug)]
 pub(crate) enum Transport {
     Plain(TcpStream),
     #[cfg(feature = "tls")]
-    Tls(Box<(ClientConnection, TcpStream)>),
+    Tls(Box<TlsStream>),
 }
 
 /// Writes what there is room for.
@@ -85,12 +83,8 @@ impl Transport {
     /// Begins TLS on a socket that is plain.
     #[cfg(feature = "tls")]
     pub(crate) fn secure(self, tls: &Tls) -> Result<Self> {
-        let Transport::Plain(mut stream) = self else { return Ok(self) };
-        let mut session = tls.session()?;
-        while session.is_handshaking() {
-            session.complete_io(&mut stream).map_err(|source| Error::Io { op: "begin TLS", source })?;
-        }
-        Ok(Transport::Tls(Box::new((session, stream))))
+        let Transport::Plain(stream) = self else { return Ok(self) };
+        Ok(Transport::Tls(Box::new(tls.connect(stream)?)))
     }
 
     /// The socket, to wait for.
@@ -98,7 +92,7 @@ impl Transport {
         match self {
             Transport::Plain(stream) => stream,
             #[cfg(feature = "tls")]
-            Transport::Tls(tls) => &tls.1,
+            Transport::Tls(tls) => tls.socket(),
         }
     }
 
@@ -107,7 +101,7 @@ impl Transport {
         match self {
             Transport::Plain(_) => false,
             #[cfg(feature = "tls")]
-            Transport::Tls(tls) => tls.0.wants_write(),
+            Transport::Tls(tls) => tls.session.wants_write(),
         }
     }
 
@@ -120,7 +114,7 @@ impl Transport {
             Transport::Plain(stream) => Unwaiting(stream).write(bytes),
             #[cfg(feature = "tls")]
             Transport::Tls(tls) => {
-                let (session, stream) = &mut **tls;
+                let TlsStream { session, socket: stream } = &mut **tls;
                 let taken = session.writer().write(bytes)?;
                 while session.wants_write() {
                     match session.write_tls(&mut Unwaiting(stream)) {
@@ -143,7 +137,7 @@ impl Transport {
             Transport::Plain(stream) => stream.read(bytes),
             #[cfg(feature = "tls")]
             Transport::Tls(tls) => {
-                let (session, stream) = &mut **tls;
+                let TlsStream { session, socket: stream } = &mut **tls;
                 loop {
                     match session.reader().read(bytes) {
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

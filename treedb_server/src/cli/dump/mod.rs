@@ -29,6 +29,6 @@ mod write;
 pub(super) use archive::Archive;
 pub(super) use forward::forward;
 pub(super) use oplog::{Until, parse_time};
-pub(super) use place::PlaceArgs;
+pub(super) use place::{BATCH_BYTES, PlaceArgs, array, batch, create_index, list_indexes};
 pub(super) use read::{DumpRestore, is_dump};
 pub(super) use write::Dump;

@@ -9,10 +9,11 @@ use treedb_collections::{Database, FindRequest, IndexSpec, Namespace};
 use crate::cli::key::KeyArgs;
 use crate::cli::mongo_client::{MongoClient, Uri};
 use crate::cli::target::must_exist;
+use crate::cli::user::UserArgs;
 use crate::cli::{Failure, error_hints};
 
 /// Bytes of documents in one request.
-const BATCH_BYTES: usize = 12 << 20;
+pub(in crate::cli) const BATCH_BYTES: usize = 12 << 20;
 /// Documents in one request.
 const BATCH: usize = 1_000;
 
@@ -21,6 +22,8 @@ const BATCH: usize = 1_000;
 pub(in crate::cli) struct PlaceArgs {
     #[command(flatten)]
     location: Location,
+    #[command(flatten)]
+    user: UserArgs,
     #[command(flatten)]
     pub(in crate::cli) key: KeyArgs,
 }
@@ -65,7 +68,7 @@ impl PlaceArgs {
     /// Opens it; `create` to restore something, into a new directory too.
     pub(super) fn open(&self, create: bool) -> Result<Place, Failure> {
         match (&self.location.dir, &self.location.uri) {
-            (_, Some(uri)) => Ok(Place::Server(MongoClient::connect(uri)?)),
+            (_, Some(uri)) => Ok(Place::Server(MongoClient::connect(&self.user.of(uri)?)?)),
             (Some(dir), None) => {
                 if !create {
                     must_exist(dir)?;
@@ -84,14 +87,14 @@ fn full(database: &str, collection: &str) -> Result<String, Failure> {
     Ok(Namespace::new(database, collection)?.as_str().to_owned())
 }
 
-fn array(documents: &[RawDocumentBuf]) -> RawArrayBuf {
+pub(in crate::cli) fn array(documents: &[RawDocumentBuf]) -> RawArrayBuf {
     let mut array = RawArrayBuf::new();
     documents.iter().for_each(|document| array.push(document.as_ref() as &RawDocument));
     array
 }
 
 /// The documents of a cursor's batch, and the number of the cursor.
-fn batch(
+pub(in crate::cli) fn batch(
     reply: &RawDocument,
     name: &str,
     each: &mut dyn FnMut(&RawDocument) -> Result<(), Failure>,
@@ -130,6 +133,52 @@ fn read_rest(
         let more = rawdoc! { "getMore": cursor, "collection": collection, "$db": database };
         cursor = batch(&client.run(&more)?, "nextBatch", each)?;
     }
+    Ok(())
+}
+
+/// The ordinary indexes of a server's collection, and its search indexes.
+pub(in crate::cli) fn list_indexes(
+    client: &mut MongoClient,
+    database: &str,
+    collection: &str,
+) -> Result<(Vec<Document>, Vec<Document>), Failure> {
+    let mut indexes = Vec::new();
+    let list = rawdoc! { "listIndexes": collection, "$db": database };
+    let Some(first) = client.run_on_existing(&list)? else {
+        // It was dropped since it was listed.
+        return Ok(Default::default());
+    };
+    read_rest(client, database, collection, &first, &mut |found| {
+        indexes.push(Document::try_from(found)?);
+        Ok(())
+    })?;
+    let mut search = Vec::new();
+    let list = rawdoc! {
+        "aggregate": collection, "pipeline": [{ "$listSearchIndexes": {} }], "cursor": {}, "$db": database,
+    };
+    // MongoDB itself has them only with another program beside it.
+    let _ = read_all(client, database, collection, &list, &mut |found| {
+        let definition = Document::try_from(found.get_document("latestDefinition")?)?;
+        let kind = found.get_str("type").unwrap_or("vectorSearch");
+        search.push(bson::doc! { "name": found.get_str("name")?, "type": kind, "definition": definition });
+        Ok(())
+    });
+    Ok((indexes, search))
+}
+
+/// Creates an index of any kind, of a server's collection, and waits until it is ready.
+pub(in crate::cli) fn create_index(
+    client: &mut MongoClient,
+    database: &str,
+    collection: &str,
+    spec: &RawDocument,
+) -> Result<(), Failure> {
+    let indexes = array(&[spec.to_owned()]);
+    let command = match spec.get_str("type") {
+        Ok(_) => rawdoc! { "createSearchIndexes": collection, "indexes": indexes, "$db": database },
+        Err(_) => rawdoc! { "createIndexes": collection, "indexes": indexes, "$db": database },
+    };
+    client.run(&command)?;
     Ok(())
 }
 
@@ -200,32 +249,7 @@ impl Place {
                     search.into_iter().map(|index| Document::try_from(index.spec.as_ref() as &RawDocument));
                 Ok((collection.indexes()?.unwrap_or_default(), search.collect::<Result<_, _>>()?))
             }
-            Place::Server(client) => {
-                let mut indexes = Vec::new();
-                let list = rawdoc! { "listIndexes": collection, "$db": database };
-                let Some(first) = client.run_on_existing(&list)? else {
-                    // It was dropped since it was listed.
-                    return Ok(Default::default());
-                };
-                read_rest(client, database, collection, &first, &mut |found| {
-                    indexes.push(Document::try_from(found)?);
-                    Ok(())
-                })?;
-                let mut search = Vec::new();
-                let list = rawdoc! {
-                    "aggregate": collection, "pipeline": [{ "$listSearchIndexes": {} }], "cursor": {}, "$db": database,
-                };
-                // MongoDB itself has them only with another program beside it.
-                let _ = read_all(client, database, collection, &list, &mut |found| {
-                    let definition = Document::try_from(found.get_document("latestDefinition")?)?;
-                    let kind = found.get_str("type").unwrap_or("vectorSearch");
-                    search.push(
-                        bson::doc! { "name": found.get_str("name")?, "type": kind, "definition": definition },
-                    );
-                    Ok(())
-                });
-                Ok((indexes, search))
-            }
+            Place::Server(client) => list_indexes(client, database, collection),
         }
     }
 
@@ -331,22 +355,12 @@ impl Place {
         spec: &Document,
     ) -> Result<(), Failure> {
         let spec = RawDocumentBuf::try_from(spec)?;
-        let is_search = spec.get_str("type").is_ok();
         match self {
             Place::Directory(open) => {
                 open.collection(&full(database, collection)?)?
                     .create_index(IndexSpec::from_document(&spec))?;
             }
-            Place::Server(client) if is_search => {
-                client.run(&rawdoc! {
-                    "createSearchIndexes": collection, "indexes": array(&[spec]), "$db": database,
-                })?;
-            }
-            Place::Server(client) => {
-                client.run(
-                    &rawdoc! { "createIndexes": collection, "indexes": array(&[spec]), "$db": database },
-                )?;
-            }
+            Place::Server(client) => create_index(client, database, collection, &spec)?,
         }
         Ok(())
     }

@@ -7,7 +7,6 @@
 //! | [`backend`] | what runs the commands: a server or a directory |
 //! | [`notation`], [`table`] | values and tables as they are shown |
 //! | [`editor`] | completion, statements of several lines, the history file |
-//! | [`terminal`] | asking for a password |
 //! | [`help`] | what `help` says |
 
 mod backend;
@@ -16,7 +15,6 @@ mod help;
 mod notation;
 mod runner;
 mod table;
-mod terminal;
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
@@ -35,8 +33,8 @@ use super::Failure;
 use super::key::KeyArgs;
 use super::mongo_client::Uri;
 use super::target::must_exist;
-use super::user::password;
-use crate::config::Password;
+use super::terminal;
+use super::user::UserArgs;
 
 /// The exit status of a shell that Ctrl-C ended, as of all programs that do so.
 const INTERRUPTED: u8 = 130;
@@ -61,19 +59,12 @@ pub(super) struct Shell {
     #[arg(value_name = "mongodb://HOST:PORT/DATABASE", default_value = "mongodb://127.0.0.1:27017")]
     uri: Uri,
     /// Open this directory, which no server may have open, instead of connecting to a server
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["uri", "user"])]
+    #[arg(long, value_name = "DIR", conflicts_with = "uri")]
     dir: Option<PathBuf>,
     #[command(flatten)]
     key: KeyArgs,
-    /// User to authenticate as; the password is asked for unless there is a file with it
-    #[arg(long, value_name = "NAME")]
-    user: Option<String>,
-    /// Where the password is read from: the first line of the file
-    #[arg(long, value_name = "FILE", requires = "user")]
-    password_file: Option<PathBuf>,
-    /// Database that the user belongs to
-    #[arg(long, value_name = "DATABASE", requires = "user", default_value = "admin")]
-    auth_database: String,
+    #[command(flatten)]
+    user: UserArgs,
     /// The database to begin with [default: the one of the URI, or test]
     #[arg(long, value_name = "NAME")]
     database: Option<String>,
@@ -94,7 +85,7 @@ impl Shell {
                 must_exist(dir)?;
                 Backend::open(dir, self.key.options()?)?
             }
-            None => Backend::connect(self.server()?)?,
+            None => Backend::connect(self.user.of(&self.uri)?)?,
         };
         let (stop, interrupted) = (Arc::<Stop>::default(), Arc::<AtomicBool>::default());
         watch(Arc::clone(&stop), Arc::clone(&interrupted), interactive)?;
@@ -112,16 +103,6 @@ impl Shell {
         };
         runner.close()?;
         Ok(status)
-    }
-
-    /// The server, with the user.
-    fn server(&self) -> Result<Uri, Failure> {
-        let Some(user) = &self.user else { return Ok(self.uri.clone()) };
-        let password = match &self.password_file {
-            Some(file) => password(file)?,
-            None => Password::new(terminal::ask_password().map_err(Failure)?),
-        };
-        Ok(self.uri.clone().with_user(user, password, &self.auth_database))
     }
 }
 

@@ -12,6 +12,7 @@ use treedb_query::error::ErrorCode;
 use super::backend::{Backend, Stop};
 use super::{help, notation, table};
 use crate::cli::Failure;
+use crate::cli::mongo_client::needs_user;
 use crate::statements::literal::Unreadable;
 use crate::statements::methods::{self, Plan, Show, Write as Written};
 use crate::statements::statement::{AskPassword, Calls, Format, SHOW, Statement, parse};
@@ -510,8 +511,12 @@ fn error_in(document: &RawDocument) -> Problem {
     let known = || ErrorCode::ALL.iter().find(|known| known.number() == code).map(|known| known.name());
     let name = document.get_str("codeName").ok().or_else(known).unwrap_or("unknown").to_owned();
     let message = document.get_str("errmsg").unwrap_or("the server gives no reason");
+    let hint = match needs_user(document) {
+        true => ": log in with db.auth(\"USER\", passwordPrompt()), or start with --user USER",
+        false => "",
+    };
     // The terminal shall not take what is in it for orders.
-    Problem::Server { code, name: printable(&name), message: lines(message) }
+    Problem::Server { code, name: printable(&name), message: lines(message) + hint }
 }
 
 /// The first error of a write whose reply is none.

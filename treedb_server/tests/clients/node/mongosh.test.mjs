@@ -1,12 +1,15 @@
 // mongosh: the shell's helpers, each of which sends commands that no driver sends.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { test } from 'node:test';
 import { uriOf } from './connect.mjs';
 
 const SHELL = fileURLToPath(new URL('node_modules/mongosh/bin/mongosh.js', import.meta.url));
+
+const PAGE = fileURLToPath(new URL('../../../../docs/from-mongodb.md', import.meta.url));
 
 async function shell(script) {
   const { stdout } = await promisify(execFile)(process.execPath,
@@ -106,4 +109,18 @@ test('the helpers of administrators work', async () => {
     databases: ['admin', 'local'], again: true,
   });
   assert(found.oplog[0] > 0);
+});
+
+test('the statements of docs/from-mongodb.md work in mongosh', async () => {
+  const page = await readFile(PAGE, 'utf8');
+  const blocks = [...page.matchAll(/^```js\n(.*?)^```$/gms)].map(([, text]) => text);
+  assert.ok(blocks.length >= 3);
+  const run = async (script) => (await promisify(execFile)(process.execPath,
+    [SHELL, uriOf('node_from_mongodb'), '--quiet', '--norc', '--eval', script], { timeout: 60_000 })).stdout;
+  await run('db.dropAllUsers(); db.dropDatabase()');
+  const shown = [];
+  for (const block of blocks) shown.push(await run(block));
+  await run('db.dropAllUsers(); db.dropDatabase()');
+  assert.match(shown[0], /ann/);
+  assert.match(shown.at(-1), /Aliens.*score: 1[^]*Alien'.*score: 0.99/);
 });
