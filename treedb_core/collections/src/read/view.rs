@@ -64,6 +64,21 @@ impl<R: Reads> Source for View<'_, R> {
         })
     }
 
+    fn fetch_rows(
+        &self,
+        ids: &mut dyn Iterator<Item = RowId>,
+        visit: &mut dyn FnMut(usize, &mut dyn Row) -> Result<Flow>,
+    ) -> Result<()> {
+        with_scratch(|scratch| {
+            let mut visited = Ok(Flow::Continue(()));
+            self.reads.visit_rows(&self.meta.rows, &mut ids.map(|id| id.0), &mut |place, row| {
+                visited = visit(place, &mut LazyRow { meta: self.meta, row, scratch });
+                matches!(visited, Ok(Flow::Continue(())))
+            })?;
+            visited.map(drop)
+        })
+    }
+
     fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
         self.scan_rows(direction, after, &mut |id, row| visit(id, row.document()?))
     }

@@ -171,6 +171,25 @@ fn a_filtered_search_finds_as_many_as_are_asked_for_if_so_many_match() {
 }
 
 #[test]
+fn a_search_among_any_number_of_rows_of_an_index_finds_what_exact_comparison_finds() {
+    let (mut rng, db) = (Rng::new(33), database());
+    let things = db.collection("shop.things").unwrap();
+    let documents: Vec<_> = (0..1000).map(|id| document(&mut rng, id)).collect();
+    things.insert_many(&documents, true).unwrap();
+    things.create_index(spec("cosine", "scalar")).unwrap();
+    // As many as are compared in any case, and some more and fewer, without an image of the index and with one.
+    for _ in 0..2 {
+        for count in [0, 1, 9, 10, 99, 100, 101, 102, 250] {
+            let asked =
+                search(vector(&mut rng), 10).filter(rawdoc! { "_id": { "$gte": 300, "$lt": 300 + count } });
+            let some = things.vector_search(&asked.clone().candidates(1000)).unwrap();
+            assert_eq!(some.len(), 10.min(count as usize));
+            assert_eq!(ids(&some), ids(&things.vector_search(&asked.exact()).unwrap()), "{count}");
+        }
+    }
+}
+
+#[test]
 fn a_transaction_finds_its_own_changes_and_others_find_them_after_its_commit() {
     let mut rng = Rng::new(4);
     let db = database();

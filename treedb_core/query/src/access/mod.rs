@@ -198,6 +198,28 @@ pub trait Source {
         self.fetch(id, &mut |mut document| visit(&mut document))
     }
 
+    /// [`Source::fetch_row`] of some rows, in their order, until `visit` breaks or fails. It is told the place of each among them; those that
+    /// are not in the snapshot are left out.
+    ///
+    /// # Errors
+    /// As there.
+    fn fetch_rows(
+        &self,
+        ids: &mut dyn Iterator<Item = RowId>,
+        visit: &mut dyn FnMut(usize, &mut dyn Row) -> Result<Flow>,
+    ) -> Result<()> {
+        let (mut flow, mut ids) = (Flow::Continue(()), ids.enumerate());
+        while flow == Flow::Continue(())
+            && let Some((place, id)) = ids.next()
+        {
+            self.fetch_row(id, &mut |row| {
+                flow = visit(place, row)?;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
     /// [`Source::scan`], decoding only the fields of each row that `visit` requests.
     fn scan_rows(
         &self,

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::arena::Arena;
 use crate::btree::{MAX_VALUE, Value};
-use crate::page::{PageSource, Pager};
+use crate::page::{PageSource, Pager, prefetch_bytes};
 use crate::vlog::{ValueLog, ValueLogState, ValuePtr};
 use crate::{Error, Result};
 
@@ -34,6 +34,15 @@ pub(crate) fn resolve<'a>(pager: &Pager, values: &'a ValueLog, cell: Value<'a>) 
         return Ok(cell.bytes);
     }
     values.get(pointer(pager, cell)?)
+}
+
+/// Asks for the memory of the value of a cell, which is about to be read.
+#[inline]
+pub(crate) fn prefetch(pager: &Pager, values: &ValueLog, cell: Value<'_>) {
+    match cell.pointer {
+        true => pointer(pager, cell).into_iter().for_each(|ptr| values.prefetch(ptr)),
+        false => prefetch_bytes(cell.bytes.as_ptr(), cell.bytes.len()),
+    }
 }
 
 /// The value of a cell, for as long as its transaction: borrowed from the files if they are mapped, otherwise copied to

@@ -201,6 +201,33 @@ pub trait Reads {
         context.lend(RowTree::get(context.pager, &found.record.root, row)?, visit)
     }
 
+    /// Calls `visit` with those of `rows` that are there, in their order, and with the place of each among them, until it returns false;
+    /// as [`Reads::visit_row`] does with each, but the next row is on its way from memory meanwhile.
+    fn visit_rows(
+        &self,
+        table: &Table,
+        rows: &mut dyn Iterator<Item = u64>,
+        visit: &mut dyn FnMut(usize, &[u8]) -> bool,
+    ) -> Result<()> {
+        table.expect(TableKind::Rows)?;
+        let (found, context) = (self.find(table)?, self.context());
+        let find = |(place, row): (usize, u64)| -> Result<(usize, Option<Value<'_>>)> {
+            let cell = RowTree::get(context.pager, &found.record.root, row)?;
+            if let (Some(cell), None) = (cell, context.arena) {
+                large_values::prefetch(context.pager, context.values, cell);
+            }
+            Ok((place, cell))
+        };
+        let (mut rows, mut goes_on) = (rows.enumerate(), true);
+        let _epoch = context.pager.enter_epoch();
+        let mut next = rows.next().map(find).transpose()?;
+        while let Some((place, cell)) = next.filter(|_| goes_on) {
+            next = rows.next().map(find).transpose()?;
+            context.lend(cell, &mut |value| goes_on = visit(place, value))?;
+        }
+        Ok(())
+    }
+
     /// The values of `keys`, in the same order, each as [`Reads::get`] gives it. Faster than single reads: adjacent keys in
     /// ascending order share their descent, and for others the waits for memory overlap.
     fn get_many(&self, table: &Table, keys: &[&[u8]]) -> Result<Vec<Option<&[u8]>>> {

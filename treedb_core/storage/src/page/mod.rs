@@ -69,7 +69,7 @@ pub use cache::CacheStats;
 pub use layout::{PAGE_SIZE, PAYLOAD, SEALED_PAYLOAD};
 pub use pager::{Checkpoint, Opened, Pager, PagerOptions};
 pub(crate) use paging::EpochGuard;
-pub(crate) use prefetch::{LEAF_LINES, PAGE_LINES, ROW_LINES, prefetch_from};
+pub(crate) use prefetch::{LEAF_LINES, PAGE_LINES, ROW_LINES, prefetch_bytes, prefetch_from};
 pub use slots::{Pin, Reader};
 pub use writer::PageWriter;
 

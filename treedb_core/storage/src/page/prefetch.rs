@@ -28,6 +28,13 @@ pub(crate) fn prefetch_from(start: *const u8, lines: usize) {
     }
 }
 
+/// Prefetches `len` bytes that are read from the first to the last, from `start` on, which may be any address. Of many, it is for the
+/// processor to see that those after the first lines are wanted too.
+#[inline]
+pub(crate) fn prefetch_bytes(start: *const u8, len: usize) {
+    prefetch_from(start, len.div_ceil(LINE).min(PAGE_LINES));
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch_line(at: *const u8) {

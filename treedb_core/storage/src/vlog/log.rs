@@ -205,6 +205,14 @@ impl ValueLog {
         self.segment(ptr.segment)?.value(ptr)
     }
 
+    /// Asks for the memory of the value of a pointer, which is about to be read.
+    #[inline]
+    pub(crate) fn prefetch(&self, ptr: ValuePtr) {
+        if let Some(segment) = self.table.get(ptr.segment) {
+            segment.prefetch(ptr);
+        }
+    }
+
     /// Reads the value of a pointer from its file into the room that `room` gives for its length, past the map: for
     /// those who bound the memory in use. Its checksum is verified each time.
     ///

@@ -11,6 +11,7 @@ use super::view::View;
 use super::write_buffer::{Failure, WriteBuffer};
 use crate::cipher::{Keys, SEAL};
 use crate::disk::{Disk, DiskFile};
+use crate::page::prefetch_from;
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"TreeDBvl";
@@ -287,6 +288,16 @@ impl Segment {
         let header = self.header(ptr.at())?;
         self.check_pointer(ptr, &header)?;
         Ok(self.body(ptr.at(), &header)?.0)
+    }
+
+    /// Asks for the memory of the value of a pointer, which is about to be read, where it is mapped.
+    #[inline]
+    pub(super) fn prefetch(&self, ptr: ValuePtr) {
+        if let Some(view) = self.view.get() {
+            view.prefetch(ptr.at() as usize, HEADER + ptr.len as usize);
+            let word = self.bits().get((ptr.at() / (64 * MIN_RECORD)) as usize);
+            word.into_iter().for_each(|word| prefetch_from(std::ptr::from_ref(word).cast(), 1));
+        }
     }
 
     /// Checks that a record is the one the pointer means.

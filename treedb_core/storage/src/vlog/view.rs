@@ -1,6 +1,7 @@
 //! Slices of a mapped segment.
 
 use crate::disk::Map;
+use crate::page::prefetch_bytes;
 
 /// A segment's mapping, as long as the segment's capacity; the file may be shorter.
 pub(super) struct View {
@@ -20,6 +21,12 @@ impl View {
     /// See [`Map::will_need`].
     pub(super) fn will_need(&self, at: usize, len: usize) {
         self.map.will_need(at, at.saturating_add(len));
+    }
+
+    /// Asks the processor for the bytes `at..at + len`, which may be any.
+    #[inline]
+    pub(super) fn prefetch(&self, at: usize, len: usize) {
+        prefetch_bytes(self.map.as_ptr().wrapping_add(at), len);
     }
 
     /// The bytes `at..at + len`; `None` if they are outside the mapping. The caller has seen the end of

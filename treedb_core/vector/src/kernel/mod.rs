@@ -9,10 +9,12 @@ mod memory;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
+mod spread;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use memory::{floats, prefetch, prefetch_line};
+pub use spread::{spread_doubles, spread_floats};
 
 use std::sync::OnceLock;
 

@@ -1,9 +1,8 @@
 //! Decodes rows into documents. The input is untrusted: bytes that are not a valid row give `None`, never a
 //! panic.
 
-use std::sync::LazyLock;
-
 use super::super::value::kind;
+use super::doubles::{self, eights_len};
 use super::encode::IndexName;
 use super::number::{take, take_bytes, take_counted, unzigzag};
 use super::shape::{Field, Shape, Slot, bits_at, loose};
@@ -282,6 +281,9 @@ impl<'r> Reader<'_, 'r> {
         if fixed_len(form) == Some(8) && self.values.len() < 8 * MOST_EIGHTS {
             return self.eights(form, out);
         }
+        if form == array_form::FLOATS {
+            return doubles::of_floats(std::mem::take(&mut self.values), out);
+        }
         let (mut position, mut name) = (0, IndexName::default());
         while !self.values.is_empty() {
             let kind = match form {
@@ -305,8 +307,8 @@ impl<'r> Reader<'_, 'r> {
     fn eights(&mut self, kind: u8, out: &mut Vec<u8>) -> Option<()> {
         let (values, []) = self.values.as_chunks::<8>() else { return None };
         self.values = &[];
-        if kind == kind::DOUBLE && (FEW_DOUBLES..=SKELETON_DOUBLES).contains(&values.len()) {
-            return doubles(values, out);
+        if kind == kind::DOUBLE && (doubles::FEW..=doubles::MOST).contains(&values.len()) {
+            return doubles::of_values(values, out);
         }
         let mut at = out.len();
         out.resize(at + eights_len(values.len()) + ELEMENT, 0);
@@ -326,59 +328,8 @@ impl<'r> Reader<'_, 'r> {
     }
 }
 
-/// Fewest and most doubles of an array that is made from [`SKELETON`].
-const FEW_DOUBLES: usize = 8;
-const SKELETON_DOUBLES: usize = 4096;
-
-/// The elements of an array of [`SKELETON_DOUBLES`] doubles, all 0: what has fewer begins with the same bytes.
-static SKELETON: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let (mut skeleton, mut name) = (Vec::with_capacity(eights_len(SKELETON_DOUBLES)), IndexName::default());
-    for position in 0..SKELETON_DOUBLES {
-        skeleton.push(kind::DOUBLE);
-        skeleton.extend_from_slice(name.of(position));
-        skeleton.extend_from_slice(&[0; 9]);
-    }
-    skeleton
-});
-
-/// Appends the elements of an array of at most [`SKELETON_DOUBLES`] doubles: types and names in one copy, then each value.
-fn doubles(mut values: &[[u8; 8]], out: &mut Vec<u8>) -> Option<()> {
-    let from = out.len();
-    out.extend_from_slice(SKELETON.get(..eights_len(values.len()))?);
-    let mut places = out.get_mut(from..)?;
-    // Elements whose names have one digit, then two, and so on.
-    for (digits, count) in [(1, 10), (2, 90), (3, 900), (4, 9000)] {
-        let (now, later) = values.split_at(values.len().min(count));
-        let (elements, rest) = places.split_at_mut_checked(now.len() * (digits + 10))?;
-        match digits {
-            1 => set_values::<11>(elements, now),
-            2 => set_values::<12>(elements, now),
-            3 => set_values::<13>(elements, now),
-            _ => set_values::<14>(elements, now),
-        }
-        (places, values) = (rest, later);
-    }
-    Some(())
-}
-
-/// Sets the values of elements that take `LEN` bytes each.
-fn set_values<const LEN: usize>(elements: &mut [u8], values: &[[u8; 8]]) {
-    for (element, value) in elements.as_chunks_mut::<LEN>().0.iter_mut().zip(values) {
-        if let Some(place) = element.last_chunk_mut() {
-            *place = *value;
-        }
-    }
-}
-
 /// Most bytes of an element of [`Reader::eights`].
 const ELEMENT: usize = size_of::<u128>();
-
-/// Bytes of so many elements of [`Reader::eights`].
-fn eights_len(count: usize) -> usize {
-    // A type, a zero byte and eight bytes each; a digit of each name, and another one of those from 10 on, from 100 on and so on.
-    let more: usize = (1..6).map(|digits| count.saturating_sub(10usize.pow(digits))).sum();
-    11 * count + more
-}
 
 /// The name of element `10 * ten` of an array, its first digit in the lowest byte, and the number of digits.
 fn name_of_ten(ten: usize) -> (u64, usize) {

@@ -1,6 +1,7 @@
 //! Encodes documents as rows.
 
 use super::super::value::{Element, kind, length, value_len};
+use super::doubles;
 use super::number::{put, zigzag};
 use super::shape::{Field, Shape, Slot, loose};
 use super::shapes::Shapes;
@@ -256,6 +257,14 @@ impl<'d> Writer<'_, 'd> {
     fn array(&mut self, array: &'d [u8], depth: usize) {
         let array = Doc::new(array);
         let Some(first) = array.elements().next() else { return };
+        if first.kind == kind::DOUBLE {
+            let start = self.out.len();
+            self.out.push(array_form::FLOATS);
+            if doubles::put_floats(array.as_bytes(), self.out) {
+                return;
+            }
+            self.out.truncate(start);
+        }
         let (mut same_type, mut name) = (true, IndexName::default());
         for (at, element) in array.elements().enumerate() {
             if name.of(at) != element.name {

@@ -13,6 +13,7 @@
 //! | `derive` | deriving the shape of a document, and widening a shape for another document |
 //! | `encode` | from documents to rows |
 //! | `decode` | from rows to documents |
+//! | `doubles` | arrays of doubles, such as vectors |
 //! | `fields` | [`Fields`]: decoding only some fields of a row |
 //! | `number` | variable-length integers |
 //!
@@ -35,7 +36,8 @@
 //! binary                        the length in bytes, the subtype, the bytes
 //! document                      the length in bytes, a row
 //! array                         the length in bytes; a type byte and the elements' values, or 0xFE and for each element its
-//!                               type byte and value, or 0x00 and the BSON of an array with names that are not 0, 1, 2 ..
+//!                               type byte and value, or 0xFD and 4 bytes of each of 8 to 4,096 doubles that are floats of 4
+//!                               bytes, or 0x00 and the BSON of an array with names that are not 0, 1, 2 ..
 //! boolean                       a byte (of an element, or of a loose field)
 //! double, object id and so on   as in BSON (of an element, or of a loose field)
 //! regular expression, pointer,
@@ -55,6 +57,7 @@
 
 mod decode;
 mod derive;
+mod doubles;
 mod encode;
 mod fields;
 mod number;
@@ -77,4 +80,6 @@ mod array_form {
     pub(super) const BSON: u8 = 0;
     /// Each element has its own type byte.
     pub(super) const MIXED: u8 = 0xfe;
+    /// The elements are doubles that are floats of 4 bytes.
+    pub(super) const FLOATS: u8 = 0xfd;
 }

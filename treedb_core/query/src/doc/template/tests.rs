@@ -134,6 +134,80 @@ fn arrays_of_values_of_eight_bytes_come_back_whatever_their_length() {
     }
 }
 
+/// An array with these elements.
+fn array(doubles: impl IntoIterator<Item = f64>) -> bson::RawArrayBuf {
+    doubles.into_iter().collect()
+}
+
+#[test]
+fn doubles_that_are_floats_take_four_bytes_each() {
+    let (mut shapes, mut rng) = (Shapes::default(), Rng::new(3));
+    let special = [0.0, -0.0, f32::MIN_POSITIVE / 4.0, f32::MAX, f32::MIN, f32::INFINITY, f32::NEG_INFINITY];
+    for len in (1..120).chain([999, 1000, 1001, 4_096, 4_097, 9_999]) {
+        let floats: Vec<f32> = (0..len)
+            .map(|n| match special.get(n) {
+                Some(special) => *special,
+                None => (rng.below(2_000_001) as f32 - 1e6) * 0.37e-6,
+            })
+            .collect();
+        let doubles = || floats.iter().map(|float| f64::from(*float));
+        let size = |shapes: &mut Shapes, doubles: bson::RawArrayBuf| {
+            round_trip(shapes, rawdoc! { "a": doubles, "x": "behind" }.as_bytes()).len()
+        };
+        let each = if (doubles::FEW..=doubles::MOST).contains(&len) { 4 } else { 8 };
+        let all = size(&mut shapes, array(doubles()));
+        assert!((each * len..each * len + 15).contains(&all), "{all} of {len}");
+        // One that is none, wherever it is, and what has no bits that can be relied on.
+        for other in [0.1, f64::MAX, f64::from(f32::MAX) * 1.5, 1e-60, f64::NAN] {
+            let at = rng.below(len);
+            let all =
+                size(&mut shapes, array(doubles().enumerate().map(|(n, d)| if n == at { other } else { d })));
+            assert!(all > 8 * len, "{all} of {len}");
+        }
+    }
+}
+
+#[test]
+fn arrays_of_floats_with_other_names_or_types_come_back() {
+    let mut shapes = Shapes::default();
+    let usual = rawdoc! { "a": array((0..30).map(f64::from)), "x": 1 }.into_bytes();
+    // Another name, another type of the same size, and a name that is longer by what its value is shorter.
+    for at in 4..usual.len() {
+        for (byte, other) in [(b'0', b'x'), (b'1', b'2'), (1, 18), (1, 9)] {
+            let mut document = usual.clone();
+            if document[at] == byte {
+                document[at] = other;
+                if validate(&document).is_ok() {
+                    round_trip(&mut shapes, &document);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_arrays_of_floats_never_cause_a_panic() {
+    let mut shapes = Shapes::default();
+    let row = round_trip(&mut shapes, rawdoc! { "a": array((0..20).map(f64::from)) }.as_bytes());
+    for end in 0..row.len() {
+        assert_eq!(decoded(&shapes, &row[..end]), None);
+    }
+    for at in 0..row.len() {
+        for byte in 0..=u8::MAX {
+            let mut damaged = row.clone();
+            damaged[at] = byte;
+            decoded(&shapes, &damaged).inspect(|document| drop(validate(document)));
+        }
+    }
+    // More of them than there are names for.
+    let mut long = row[..1].to_vec();
+    let elements = 4 * (doubles::MOST + 1);
+    number::put(elements as u64 + 1, &mut long);
+    long.push(array_form::FLOATS);
+    long.resize(long.len() + elements, 0);
+    assert_eq!(decoded(&shapes, &long), None);
+}
+
 #[test]
 fn field_names_that_are_data_do_not_use_up_the_shapes() {
     let mut shapes = Shapes::default();

@@ -21,14 +21,34 @@ pub fn find_rows(
 
 /// The same by a plan of the query.
 pub(super) fn rows_of(source: &dyn Source, plan: &Plan, query: &Query, limit: u64) -> Result<Vec<RowId>> {
-    plan.begin(source);
-    let mut rows = Vec::new();
-    let mut walk = Walk::default();
-    walk.run(source, plan, &query.filter, &mut Counters::default(), RowContent::RowIds, &mut |row, _| {
-        rows.push(row);
-        Ok(if limit > 0 && rows.len() as u64 >= limit { Flow::Break(()) } else { Flow::Continue(()) })
-    })?;
-    Ok(rows)
+    let mut found = FoundRows::default();
+    found.find(source, plan, query, limit)?;
+    Ok(found.rows)
+}
+
+/// The ids of the rows that a plan finds: some at first, and more of them if they are wanted.
+#[derive(Debug, Default)]
+pub(super) struct FoundRows {
+    pub(super) rows: Vec<RowId>,
+    walk: Walk,
+    begun: bool,
+}
+
+impl FoundRows {
+    /// Finds more rows, until there are so many (0: all). The plan and the query are those of the calls before.
+    pub(super) fn find(&mut self, source: &dyn Source, plan: &Plan, query: &Query, limit: u64) -> Result<()> {
+        if !std::mem::replace(&mut self.begun, true) {
+            plan.begin(source);
+        }
+        let FoundRows { rows, walk, .. } = self;
+        if walk.done || limit > 0 && rows.len() as u64 >= limit {
+            return Ok(());
+        }
+        walk.run(source, plan, &query.filter, &mut Counters::default(), RowContent::RowIds, &mut |row, _| {
+            rows.push(row);
+            Ok(if limit > 0 && rows.len() as u64 >= limit { Flow::Break(()) } else { Flow::Continue(()) })
+        })
+    }
 }
 
 /// Number of documents that `query` finds, skip and limit applied.

@@ -18,7 +18,7 @@ use crate::query::filter::Filter;
 use crate::query::plan::{Path, Plan};
 use crate::query::{Deadline, Projection, Query, UsedFields};
 
-use super::count::rows_of;
+use super::count::{FoundRows, rows_of};
 use super::execution::project;
 use super::search_work::{SearchEnd, SearchPath, SearchWork};
 
@@ -131,14 +131,15 @@ pub fn nearest(
 ) -> Result<NearestAnswer> {
     let mut run = run(source, context, search, within)?;
     let (def, returned) = (run.def, Returned::of_query(&search.filter));
-    let mut neighbors = Vec::with_capacity(run.found.len());
-    for (distance, row) in run.found.sorted() {
-        let (distance, score) = (*distance, def.score(*distance));
-        source.fetch_row(*row, &mut |row| {
+    let found = run.found.sorted();
+    let mut neighbors = Vec::with_capacity(found.len());
+    source.fetch_rows(&mut found.iter().map(|(_, row)| *row), &mut |place, row| {
+        if let Some((distance, _)) = found.get(place) {
+            let (distance, score) = (*distance, def.score(*distance));
             neighbors.push(Neighbor { document: returned.of(row)?, distance, score });
-            Ok(())
-        })?;
-    }
+        }
+        Ok(Flow::Continue(()))
+    })?;
     Ok(NearestAnswer { neighbors, work: run.work })
 }
 
@@ -155,21 +156,16 @@ pub fn for_each_nearest(
 ) -> Result<SearchWork> {
     let mut run = run(source, context, search, within)?;
     let (def, returned) = (run.def, Returned::of_query(&search.filter));
-    for (distance, row) in run.found.sorted() {
+    let found = run.found.sorted();
+    source.fetch_rows(&mut found.iter().map(|(_, row)| *row), &mut |place, row| {
+        let Some((distance, _)) = found.get(place) else { return Ok(Flow::Continue(())) };
         let (distance, score) = (*distance, def.score(*distance));
-        let mut flow = Flow::Continue(());
-        source.fetch_row(*row, &mut |row| {
-            let mut shown = |document: &RawDocument| visit(NeighborRef { document, distance, score });
-            flow = match returned.is_whole() {
-                true => shown(row.document()?)?,
-                false => shown(&returned.of(row)?)?,
-            };
-            Ok(())
-        })?;
-        if flow == Flow::Break(()) {
-            break;
+        let mut shown = |document: &RawDocument| visit(NeighborRef { document, distance, score });
+        match returned.is_whole() {
+            true => shown(row.document()?),
+            false => shown(&returned.of(row)?),
         }
-    }
+    })?;
     Ok(run.work)
 }
 
@@ -282,20 +278,28 @@ impl Run<'_> {
     /// takes about as long: so few are those whose square is no more than that many times `n`, or so many times more where the index
     /// compares them without their documents.
     fn compare_few(&mut self, source: &dyn Source, plan: &Plan) -> Result<bool> {
-        let wanted = self.search.limit.max(self.ef / CANDIDATES_PER_ROW) as u64;
-        let least = source.estimated_rows().saturating_mul(wanted);
-        let told = self.compare_told(source, &[], Some(self.ef))?;
-        let most = if told { least.saturating_mul(TOLD_PER_CANDIDATE) } else { least };
-        let most = most.isqrt().max(FEW);
-        if is_above(source, plan, most) {
-            return Ok(false);
+        let (filter, mut found) = (&self.search.filter, FoundRows::default());
+        // Where each entry is a row that matches, so many are read sooner than it is known about how many there are.
+        let sure = plan.finds_only_matches(source);
+        if sure {
+            found.find(source, plan, filter, FEW + 1)?;
         }
-        let rows = rows_of(source, plan, &self.search.filter, most + 1)?;
-        if rows.len() as u64 > most {
-            return Ok(false);
+        if !sure || found.rows.len() as u64 > FEW {
+            let wanted = self.search.limit.max(self.ef / CANDIDATES_PER_ROW) as u64;
+            let least = source.estimated_rows().saturating_mul(wanted);
+            let told = self.compare_told(source, &[], Some(self.ef))?;
+            let most = if told { least.saturating_mul(TOLD_PER_CANDIDATE) } else { least };
+            let most = most.isqrt().max(FEW);
+            if is_above(source, plan, most) {
+                return Ok(false);
+            }
+            found.find(source, plan, filter, most + 1)?;
+            if found.rows.len() as u64 > most {
+                return Ok(false);
+            }
         }
-        if !self.compare_told(source, &rows, Some(self.ef))? {
-            self.compare_rows(source, rows)?;
+        if !self.compare_told(source, &found.rows, Some(self.ef))? {
+            self.compare_rows(source, found.rows)?;
         }
         Ok(true)
     }

@@ -172,6 +172,12 @@ impl Plan {
         }
     }
 
+    /// Whether each entry that it reads is of another row that matches.
+    pub(in crate::query) fn finds_only_matches(&self, source: &dyn Source) -> bool {
+        let untested = matches!(&self.path, Path::Index { distinct: true, keys, .. } if keys.test.is_none());
+        untested && keys_suffice(self, source)
+    }
+
     /// Says that the operation of the calling thread finds its rows by this plan, and counts one more use of its indexes.
     pub(in crate::query) fn begin(&self, source: &dyn Source) {
         self.count_use(source);

@@ -133,6 +133,45 @@ fn rows_are_numbered_from_one_and_numbers_are_not_reused() {
 }
 
 #[test]
+fn rows_are_visited_in_the_order_they_are_asked_for_until_the_visit_ends() {
+    for mode in [Mode::Mapped, Mode::Cached, Mode::Encrypted] {
+        in_mode(mode, || {
+            let disk = SimDisk::new();
+            let store = open(&disk).unwrap();
+            let mut txn = store.begin_write().unwrap();
+            let rows = txn.create_table("rows", TableKind::Rows).unwrap();
+            // Some are in the log of values, and some of those over several pages.
+            let row = |n: u64| vec![n as u8; [3, 700, 1500, 9000][n as usize % 4]];
+            (1..=200).for_each(|n| assert_eq!(txn.append_row(&rows, &row(n)).unwrap(), n));
+            (1..=200).step_by(7).for_each(|n| assert!(txn.delete_row(&rows, n).unwrap()));
+            let asked: Vec<u64> = (0..300).map(|n| n * 83 % 211).collect();
+            let there = |n: &u64| (1..=200).contains(n) && n % 7 != 1;
+            let all: Vec<_> =
+                asked.iter().enumerate().filter(|(_, n)| there(n)).map(|(at, n)| (at, row(*n))).collect();
+            // In the transaction that has written them, and afterwards.
+            let visit = |reads: &dyn Fn(&mut dyn FnMut(usize, &[u8]) -> bool), most: usize| {
+                let mut seen = Vec::new();
+                reads(&mut |place, row| {
+                    seen.push((place, row.to_vec()));
+                    seen.len() < most
+                });
+                assert!(seen == all[..most.min(all.len())], "{mode:?}: {} of {most}", seen.len());
+            };
+            for most in [1, 2, 50, all.len(), 1000] {
+                visit(&|each| txn.visit_rows(&rows, &mut asked.iter().copied(), each).unwrap(), most);
+            }
+            txn.commit().unwrap();
+            let read = store.begin_read().unwrap();
+            for most in [1, 2, 50, all.len(), 1000] {
+                visit(&|each| read.visit_rows(&rows, &mut asked.iter().copied(), each).unwrap(), most);
+            }
+            read.visit_rows(&rows, &mut std::iter::empty(), &mut |_, _| unreachable!("no row is asked for"))
+                .unwrap();
+        });
+    }
+}
+
+#[test]
 fn tables_are_created_listed_and_dropped() {
     let (disk, store, table) = filled();
     let mut txn = store.begin_write().unwrap();
