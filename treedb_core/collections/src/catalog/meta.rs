@@ -24,7 +24,8 @@
 //!
 //! `format` is the row format: 0 is plain BSON; 1 is template rows ([`treedb_query::doc::template`]), whose shapes are in
 //! `shapes`, one after the other, starting with number 0; 2 is JSON text, or a zero byte and plain BSON for a document that
-//! JSON text cannot represent exactly.
+//! JSON text cannot represent exactly; 3 is template rows in which arrays of doubles that are floats of 4 bytes may have so many of each (those of format 1
+//! have all 8).
 //!
 //! `building` is present while an index is being built: the least row id that the build has not read yet. Such an index is
 //! maintained by every write and used by no query. While it is 0, a vector index may have a second table ([`new_index_table`]), which is

@@ -117,8 +117,9 @@ impl Rows {
     pub(crate) fn number(&self) -> i32 {
         match self {
             Rows::Bson => 0,
-            Rows::Template(_) => 1,
+            Rows::Template(shapes) if shapes.has_whole_doubles() => 1,
             Rows::Json => 2,
+            Rows::Template(_) => 3,
         }
     }
 
@@ -126,8 +127,9 @@ impl Rows {
     pub(crate) fn decoder(number: i32) -> Option<ReadShapes> {
         match number {
             0 => Some(|_| Some(Rows::Bson)),
-            1 => Some(|shapes| Some(Rows::Template(Arc::new(Shapes::from_bytes(shapes)?)))),
+            1 => Some(|shapes| Some(Rows::Template(Arc::new(Shapes::from_bytes(shapes)?.with_whole_doubles())))),
             2 => Some(|_| Some(Rows::Json)),
+            3 => Some(|shapes| Some(Rows::Template(Arc::new(Shapes::from_bytes(shapes)?)))),
             _ => None,
         }
     }

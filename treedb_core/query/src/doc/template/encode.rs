@@ -257,7 +257,7 @@ impl<'d> Writer<'_, 'd> {
     fn array(&mut self, array: &'d [u8], depth: usize) {
         let array = Doc::new(array);
         let Some(first) = array.elements().next() else { return };
-        if first.kind == kind::DOUBLE {
+        if first.kind == kind::DOUBLE && !self.shapes.has_whole_doubles() {
             let start = self.out.len();
             self.out.push(array_form::FLOATS);
             if doubles::put_floats(array.as_bytes(), self.out) {

@@ -22,6 +22,8 @@ pub struct Shapes {
     list: Vec<Arc<Shape>>,
     bytes: usize,
     hints: Arc<Hints>,
+    /// Rows have all 8 bytes of each double of an array, as those of collections that earlier versions created.
+    whole_doubles: bool,
 }
 
 /// Speeds up finding shapes. Not stored: losing it only costs time.
@@ -75,6 +77,16 @@ impl Shapes {
             shapes.push(shape);
         }
         Some(shapes)
+    }
+
+    /// The same shapes, for rows that have all 8 bytes of each double of an array: programs that do not know the form with 4 read these.
+    pub fn with_whole_doubles(self) -> Shapes {
+        Shapes { whole_doubles: true, ..self }
+    }
+
+    /// Whether rows have all bytes of doubles ([`Shapes::with_whole_doubles`]).
+    pub fn has_whole_doubles(&self) -> bool {
+        self.whole_doubles
     }
 
     fn push(&mut self, shape: Shape) {
