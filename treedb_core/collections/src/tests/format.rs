@@ -234,3 +234,27 @@ fn a_document_without_an_exact_json_text_is_stored_as_bson() {
     assert_eq!(all(&collection), docs);
     db.check().unwrap();
 }
+
+#[test]
+fn a_collection_of_an_earlier_version_goes_on_having_whole_doubles() {
+    let disk = SimDisk::new();
+    let db = open(&disk).unwrap();
+    let vector: bson::RawArrayBuf = (0..100).map(|n| f64::from(n) / 4.0).collect();
+    db.collection("t.c").unwrap().insert_one(&rawdoc! { "_id": 0, "v": vector.clone() }).unwrap();
+    assert!(rows(&db)[0].len() < 500);
+    db.close().unwrap();
+    // As it was written before there were other rows.
+    let store = Store::open_with("/data/documents", options(&disk)).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let catalog = txn.table("catalog").unwrap().unwrap();
+    let mut entry = bson::Document::from_reader(txn.get(&catalog, b"t.c").unwrap().unwrap()).unwrap();
+    assert_eq!(entry.insert("format", 1), Some(Bson::Int32(3)));
+    txn.put(&catalog, b"t.c", &entry.to_vec().unwrap()).unwrap();
+    txn.commit().unwrap();
+    store.close().unwrap();
+    let db = open(&disk).unwrap();
+    let collection = db.collection("t.c").unwrap();
+    collection.insert_one(&rawdoc! { "_id": 1, "v": vector.clone() }).unwrap();
+    assert!(rows(&db)[1].len() > 800);
+    assert_eq!(all(&collection), [0, 1].map(|id| rawdoc! { "_id": id, "v": vector.clone() }));
+}
