@@ -14,8 +14,9 @@ use super::alike_vectors::{
 use super::*;
 use crate::{DeleteRequest, IndexSpec, UpdateRequest, VectorSearchRequest};
 
-/// Vectors that make an index be judged.
-const JUDGED: i32 = 256;
+/// Vectors that make an index be judged first, and if it is not alike then.
+const JUDGED: i32 = 32;
+const JUDGED_AGAIN: i32 = 256;
 
 /// A collection without documents, with an index.
 fn empty(disk: &SimDisk, similarity: &str, quantization: &str) -> Database {
@@ -29,6 +30,16 @@ fn empty(disk: &SimDisk, similarity: &str, quantization: &str) -> Database {
 fn insert(db: &Database, alike: &mut Alike, ids: std::ops::Range<i32>) {
     let things = things(db).with_durability(Durability::None);
     ids.for_each(|id| drop(things.insert_one(document(alike, id)).unwrap()));
+}
+
+/// Inserts documents of the numbers up to this one, which has to be less than [`JUDGED_AGAIN`]: the first are not alike, as there are others among
+/// them, which do not stay.
+fn insert_unjudged(db: &Database, alike: &mut Alike, dimensions: usize, end: i32) {
+    insert(db, &mut Alike::new(2, dimensions, 0.0), -3..0);
+    insert(db, alike, 0..JUDGED);
+    things(db).delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 0 } })).unwrap();
+    insert(db, alike, JUDGED..end);
+    assert!(!has_centre(db));
 }
 
 /// The name of the index's table.
@@ -59,17 +70,27 @@ fn recalls(db: &Database, alike: &mut Alike) -> [f64; 2] {
 #[test]
 fn an_index_that_is_filled_one_by_one_finds_as_much_as_one_that_is_built() {
     for similarity in SIMILARITIES {
-        for quantization in ["scalar", "bits4", "bits2", "binary"] {
+        for (quantization, count) in [
+            ("scalar", JUDGED),
+            ("scalar", JUDGED_AGAIN),
+            ("bits4", JUDGED),
+            ("bits2", JUDGED_AGAIN),
+            ("binary", JUDGED_AGAIN),
+        ] {
             let mut vectors = alike(20.0);
             let grown = empty(&SimDisk::new(), similarity, quantization);
-            insert(&grown, &mut vectors, 0..JUDGED - 1);
+            if count == JUDGED {
+                insert(&grown, &mut vectors, 0..count - 1);
+            } else {
+                insert_unjudged(&grown, &mut vectors, DIMENSIONS, count - 1);
+            }
             assert!(!has_centre(&grown), "{similarity}, {quantization}");
-            insert(&grown, &mut vectors, JUDGED - 1..JUDGED);
+            insert(&grown, &mut vectors, count - 1..count);
             assert!(has_centre(&grown), "{similarity}, {quantization}");
             let at_once = recalls(&grown, &mut vectors);
             assert!(at_once[0] >= least(similarity), "{similarity}, {quantization}: {at_once:?}");
             grown.check().unwrap();
-            insert(&grown, &mut vectors, JUDGED..1500);
+            insert(&grown, &mut vectors, count..1500);
             grown.check().unwrap();
             let found = recalls(&grown, &mut vectors);
             let mut same = alike(20.0);
@@ -144,14 +165,14 @@ fn an_index_of_an_earlier_version_that_has_no_centre_gets_one_with_the_next_vect
     // Such an index, and one of a database that is opened again, is not known to have been judged.
     let (disk, mut vectors) = (SimDisk::new(), alike(20.0));
     let db = empty(&disk, "cosine", "scalar");
-    insert(&db, &mut vectors, 0..JUDGED - 1);
+    insert_unjudged(&db, &mut vectors, DIMENSIONS, JUDGED_AGAIN - 1);
     // One document has many vectors of another kind.
     let mut unlike = alike(0.0);
     let chunks: Vec<Bson> =
         (0..20).map(|_| unlike.vector().into_iter().map(f64::from).collect::<Vec<_>>().into()).collect();
     things(&db).insert_one(raw(&doc! { "_id": 1000, "v": chunks })).unwrap();
     things(&db).delete(DeleteRequest::one(rawdoc! { "_id": 1000 })).unwrap();
-    insert(&db, &mut vectors, JUDGED - 1..350);
+    insert(&db, &mut vectors, JUDGED_AGAIN - 1..350);
     assert!(!has_centre(&db));
     db.close().unwrap();
     let db = open(&disk).unwrap();
@@ -239,7 +260,7 @@ fn searches_and_transactions_that_began_before_a_centre_was_chosen_find_what_the
         let mut vectors = alike(20.0);
         let db = empty(&SimDisk::new(), "euclidean", "scalar");
         db.set_vector_memory(memory);
-        insert(&db, &mut vectors, 0..JUDGED - 1);
+        insert_unjudged(&db, &mut vectors, DIMENSIONS, JUDGED_AGAIN - 1);
         recall(&db, &mut vectors, 5);
         let (mut first, mut second) = (db.begin().unwrap(), db.begin().unwrap());
         // The second has more of its own than makes the index be judged.
@@ -263,7 +284,7 @@ fn searches_and_transactions_that_began_before_a_centre_was_chosen_find_what_the
             assert_eq!(found(&request), exact);
         };
         searched(&mut first, &mut vectors, 256);
-        insert(&db, &mut vectors, JUDGED - 1..JUDGED);
+        insert(&db, &mut vectors, JUDGED_AGAIN - 1..JUDGED_AGAIN);
         assert!(has_centre(&db));
         // Searches of the new state, and of the older ones, in turns.
         for _ in 0..3 {
@@ -285,10 +306,10 @@ fn searches_and_transactions_that_began_before_a_centre_was_chosen_find_what_the
 fn a_transaction_that_chooses_a_centre_does_so_for_all_that_it_inserts_and_one_that_is_given_up_does_not() {
     let mut vectors = alike(20.0);
     let db = empty(&SimDisk::new(), "cosine", "scalar");
-    insert(&db, &mut vectors, 0..100);
+    insert(&db, &mut vectors, 0..20);
     for commits in [false, true] {
         let mut txn = db.begin().unwrap();
-        for id in 100..700 {
+        for id in 20..700 {
             txn.collection("shop.things").unwrap().insert_one(document(&mut vectors, id)).unwrap();
         }
         if commits {
@@ -307,7 +328,7 @@ fn a_transaction_that_chooses_a_centre_does_so_for_all_that_it_inserts_and_one_t
 fn searches_beside_a_writer_that_makes_an_index_choose_find_as_many_as_there_are() {
     let mut vectors = alike(20.0);
     let db = empty(&SimDisk::new(), "euclidean", "scalar");
-    insert(&db, &mut vectors, 0..200);
+    insert_unjudged(&db, &mut vectors, DIMENSIONS, 200);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for seed in 0..2 {
@@ -337,11 +358,11 @@ fn searches_beside_a_writer_that_makes_an_index_choose_find_as_many_as_there_are
 fn a_saved_image_of_an_index_that_has_got_a_centre_since_is_not_used() {
     let (disk, mut vectors) = (SimDisk::new(), alike(20.0));
     let db = empty(&disk, "euclidean", "scalar");
-    insert(&db, &mut vectors, 0..JUDGED - 1);
+    insert_unjudged(&db, &mut vectors, DIMENSIONS, JUDGED_AGAIN - 1);
     recall(&db, &mut vectors, 5);
     db.close().unwrap();
     let db = open(&disk).unwrap();
-    insert(&db, &mut vectors, JUDGED - 1..300);
+    insert(&db, &mut vectors, JUDGED_AGAIN - 1..300);
     let found = recall(&db, &mut vectors, 20);
     let memory = db.vector_memory_use();
     assert!(found > 0.97, "{found}");
@@ -362,20 +383,16 @@ fn power_cuts_while_a_centre_is_chosen_leave_the_index_with_it_or_without() {
     let definition =
         rawdoc! { "path": "v", "numDimensions": 8, "similarity": "cosine", "quantization": "scalar" };
     things(&db).create_index(IndexSpec::vector(definition).name("near")).unwrap();
-    let documents: Vec<_> = (0..JUDGED - 4).map(|id| document(&mut vectors, id)).collect();
-    for some in documents.chunks(7) {
-        things(&db).insert_many(some, true).unwrap();
-    }
-    assert!(!has_centre(&db));
+    insert_unjudged(&db, &mut vectors, 8, JUDGED_AGAIN - 4);
     db.checkpoint().unwrap();
     disk.record();
     // When each of these documents was begun, and acknowledged.
     let mut inserted = Vec::new();
-    for id in JUDGED - 4..JUDGED + 4 {
+    for id in JUDGED_AGAIN - 4..JUDGED_AGAIN + 4 {
         let begun = disk.boundaries();
         let things = things(&db).with_durability(Durability::Durable);
         things.insert_one(document(&mut vectors, id)).unwrap();
-        if id == JUDGED {
+        if id == JUDGED_AGAIN {
             db.checkpoint().unwrap();
         }
         inserted.push((begun, disk.boundaries()));
@@ -390,9 +407,9 @@ fn power_cuts_while_a_centre_is_chosen_leave_the_index_with_it_or_without() {
             let count = crashed.collection("shop.things").unwrap().len().unwrap() as i32;
             let least = inserted.iter().take_while(|(_, acked)| *acked <= point).count() as i32;
             let most = inserted.iter().take_while(|(begun, _)| *begun <= point).count() as i32;
-            let new = count - (JUDGED - 4);
+            let new = count - (JUDGED_AGAIN - 4);
             assert!((least..=most).contains(&new), "{new} of {least} to {most} after {point} calls");
-            assert_eq!(has_centre(&crashed), count >= JUDGED, "{count} after {point} calls");
+            assert_eq!(has_centre(&crashed), count >= JUDGED_AGAIN, "{count} after {point} calls");
             states.insert(count);
             // What comes afterwards makes up for it.
             let next = document(&mut vectors, 10_000);
@@ -410,14 +427,14 @@ fn power_cuts_while_a_centre_is_chosen_leave_the_index_with_it_or_without() {
 fn an_index_that_is_damaged_stays_as_it_is_when_it_grows() {
     let mut vectors = alike(20.0);
     let db = empty(&SimDisk::new(), "cosine", "scalar");
-    insert(&db, &mut vectors, 0..JUDGED - 1);
+    insert_unjudged(&db, &mut vectors, DIMENSIONS, JUDGED_AGAIN - 1);
     // A node of a row that is not there.
     let mut txn = db.store().begin_write().unwrap();
     let table = txn.table(&table_name(&db)).unwrap().unwrap();
     txn.put_row(&table, 2 * 9000, &[0, 0]).unwrap();
     txn.put_row(&table, 2 * 9000 + 1, &[0; 12 + DIMENSIONS]).unwrap();
     txn.commit().unwrap();
-    insert(&db, &mut vectors, JUDGED - 1..JUDGED + 10);
+    insert(&db, &mut vectors, JUDGED_AGAIN - 1..JUDGED_AGAIN + 10);
     assert!(!has_centre(&db));
     let error = db.check().unwrap_err().to_string();
     assert!(error.contains("has a node for row"), "{error}");

@@ -39,10 +39,10 @@ const PLACES: u64 = 16;
 /// Slices of rows that are read at each place at most to find some with vectors.
 const SLICES: usize = 64;
 
-/// An index is judged when it has grown to so many vectors: to those that tell well what they have in common, while few searches have missed
-/// anything; and once more if these were not alike, as the first documents may be of another kind than most, while coding all again is the
-/// work of a moment.
-const STEPS: [u64; 2] = [256, 4096];
+/// An index is judged when it has grown to so many vectors: to as many as tell anything ([`Centre::of_alike`]), so that one by one they are
+/// coded as those that come together are; and if these were not alike, when there are enough to hide a few others, and once more while
+/// coding all again is bounded work. An index that is alike misses little before the first step, in which most vectors are compared anyway.
+const STEPS: [u64; 3] = [32, 256, 4096];
 /// Of an index with more vectors nothing is coded again.
 const MOST: u64 = 4096;
 /// An index that has shrunk to such a part of what was judged is judged as if it had not been: others may have come.
@@ -240,10 +240,12 @@ mod tests {
             }
             is_due
         };
-        assert!(grow(0, 1) && !grow(1, 2) && !grow(2, 255) && grow(255, 256));
+        assert!(
+            grow(0, 1) && !grow(1, 2) && !grow(2, 31) && grow(31, 32) && !grow(32, 255) && grow(255, 256)
+        );
         // One that has so many always, as documents come and go.
         assert!(!grow(255, 256) && !grow(200, 1000) && !grow(4094, 4095) && grow(4095, 4096));
         assert!(!grow(4096, 4097) && !grow(1024, 4096) && grow(1023, 1024));
-        assert!(grow(0, 5000) && !grow(5000, 100_000) && grow(0, 300));
+        assert!(grow(0, 5000) && !grow(5000, 100_000) && grow(0, 10) && grow(10, 300) && !grow(300, 4000));
     }
 }
