@@ -26,7 +26,8 @@ use treedb_query::access::{Among, Compared, KeyRange, Probe, RowId};
 use treedb_query::error::Result;
 use treedb_storage::{Reads, SharedReadTxn, Table, TableKind, WriteTxn};
 
-use crate::catalog::meta::{IndexFlags, IndexMeta};
+use self::vector::KnownCentre;
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta};
 use crate::read::view::View;
 
 pub(crate) use build::{BuildSlice, Progress, building};
@@ -58,10 +59,16 @@ pub(crate) trait IndexKind {
     /// unique.
     fn difference(&self, versions: &Versions<'_>, holder: &Holder<'_>) -> Result<IndexChange>;
 
-    /// Applies the change of a row to an index, which may be one that is being built and have only some of the entries.
-    /// Returns the flags that its new entries require.
-    fn apply(&self, txn: &mut WriteTxn, table: &Table, row: RowId, change: IndexChange)
-    -> Result<IndexFlags>;
+    /// Applies the change of a row to an index of a collection, which may be one that is being built and have only some of the entries.
+    /// The row is as it is after the change. Returns the flags that the index requires now.
+    fn apply(
+        &self,
+        txn: &mut WriteTxn,
+        meta: &Meta,
+        index: &IndexMeta,
+        row: RowId,
+        change: IndexChange,
+    ) -> Result<IndexFlags>;
 
     /// The row that has an entry, in an index of unique entries.
     fn holder(&self, reads: &impl Reads, table: &Table, entry: &[u8]) -> Result<Option<RowId>>;
@@ -146,11 +153,9 @@ pub(crate) trait IndexKind {
 
 /// What an index will have of documents that are to be inserted.
 pub(crate) trait Prepared {
-    /// The flags that it requires.
-    fn flags(&self) -> IndexFlags;
-
-    /// Writes it; `rows` are the rows of the documents.
-    fn write(&self, txn: &mut WriteTxn, table: &Table, rows: &[RowId]) -> Result<()>;
+    /// Writes it to an index of a collection that has the documents already, in these `rows`; returns the flags that the index requires then.
+    fn write(&self, txn: &mut WriteTxn, meta: &Meta, index: &IndexMeta, rows: &[RowId])
+    -> Result<IndexFlags>;
 }
 
 /// What rows require of an index.
@@ -160,6 +165,8 @@ pub(crate) struct Required {
     pub(crate) entries: u64,
     /// Its nodes, if it is one of vectors.
     pub(crate) nodes: BTreeSet<u64>,
+    /// What its codes are about, if it is one of vectors: read once, for the rows that one thread checks.
+    centre: KnownCentre,
 }
 
 impl Required {

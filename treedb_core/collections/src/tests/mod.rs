@@ -9,6 +9,7 @@ mod crash;
 mod damage;
 mod format;
 mod geo;
+mod growing_alike;
 mod intents;
 mod kinds;
 mod long_keys;

@@ -47,8 +47,8 @@ pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Res
     }
     let mut new_flags = Vec::new();
     for (number, (index, prepared)) in edit.meta.indexes.iter().zip(&prepared).enumerate() {
-        prepared.write(edit.txn, &index.table, &rows)?;
-        new_flags.extend(index.flags.added_by(prepared.flags()).map(|flags| (number, flags)));
+        let flags = prepared.write(edit.txn, &edit.meta, index, &rows)?;
+        new_flags.extend(index.flags.added_by(flags).map(|flags| (number, flags)));
     }
     edit.set_flags(&new_flags)?;
     Ok(true)

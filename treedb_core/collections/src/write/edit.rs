@@ -142,7 +142,7 @@ impl<'a> Edit<'a> {
     fn apply(&mut self, row: RowId, changes: Vec<IndexChange>) -> Result<()> {
         let mut new_flags = Vec::new();
         for (number, (index, change)) in self.meta.indexes.iter().zip(changes).enumerate() {
-            let flags = by_kind!(&index.def, kind => kind.apply(self.txn, &index.table, row, change))?;
+            let flags = by_kind!(&index.def, kind => kind.apply(self.txn, &self.meta, index, row, change))?;
             new_flags.extend(index.flags.added_by(flags).map(|flags| (number, flags)));
         }
         self.set_flags(&new_flags)

@@ -30,7 +30,7 @@ use treedb_storage::{Reads, SharedReadTxn, Table, TableKind, WriteTxn};
 use super::{
     BuildSlice, Holder, IndexChange, IndexKind, Mismatch, Prepared, Progress, Required, Uncommitted, Versions,
 };
-use crate::catalog::meta::{IndexFlags, IndexMeta};
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta};
 use crate::read::view::View;
 
 use entry::{entry, split_entry};
@@ -89,10 +89,12 @@ impl IndexKind for IndexDef {
     fn apply(
         &self,
         txn: &mut WriteTxn,
-        table: &Table,
+        _: &Meta,
+        index: &IndexMeta,
         row: RowId,
         change: IndexChange,
     ) -> Result<IndexFlags> {
+        let table = &index.table;
         for key in change.remove {
             Ordered { def: self, table }.remove_entry(txn, key, row)?;
         }

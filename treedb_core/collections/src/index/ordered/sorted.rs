@@ -10,7 +10,7 @@ use treedb_storage::{Reads, Table, WriteTxn};
 use super::Ordered;
 use super::entry::{append_entry, type_bits};
 use super::long_key::{is_long, stored};
-use crate::catalog::meta::IndexFlags;
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta};
 use crate::index::Prepared;
 
 /// Entries that are written in one call.
@@ -213,11 +213,8 @@ impl PreparedEntries {
 }
 
 impl Prepared for PreparedEntries {
-    fn flags(&self) -> IndexFlags {
-        self.flags
-    }
-
-    fn write(&self, txn: &mut WriteTxn, table: &Table, rows: &[RowId]) -> Result<()> {
+    fn write(&self, txn: &mut WriteTxn, _: &Meta, index: &IndexMeta, rows: &[RowId]) -> Result<IndexFlags> {
+        let table = &index.table;
         let mut batch = EntryBatch::default();
         for entry in self.entries.sorted() {
             let Some(row) = rows.get(entry.document as usize) else { continue };
@@ -226,6 +223,7 @@ impl Prepared for PreparedEntries {
                 batch.put(txn, table)?;
             }
         }
-        batch.put(txn, table)
+        batch.put(txn, table)?;
+        Ok(self.flags)
     }
 }

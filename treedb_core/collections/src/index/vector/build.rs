@@ -10,15 +10,15 @@ use treedb_query::access::{Direction, Flow, RowId, Source};
 use treedb_query::error::Result;
 use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{Reads, Table, WriteTxn};
-use treedb_vector::centre::Centre;
 
 use super::bulk;
+use super::centre;
 use super::graph::{insert_nodes, remove_node};
 use super::record::{
-    CENTRE, centre_in, encode_centre, encode_vector, first_node, links_row, may_have_centre, node_of,
-    node_of_vector_row, position_of, row_of, vector_row,
+    centre_in, encode_vector, first_node, links_row, node_of, node_of_vector_row, position_of, row_of,
+    vector_row,
 };
-use crate::catalog::meta::{IndexFlags, new_index_table};
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, new_index_table};
 use crate::index::{BuildSlice, Prepared, Progress};
 
 /// Rows that one transaction adds to the graph, or fewer that have as many vectors.
@@ -27,8 +27,6 @@ pub(super) const STEP_ROWS: usize = 128;
 /// Small in tests, so that a simulated power loss can happen between any two steps.
 #[cfg(test)]
 pub(super) const STEP_ROWS: usize = 7;
-/// By so many vectors, about, it is decided whether codes are about a centre, and which one.
-pub(super) const SAMPLED: usize = 512;
 /// Rows read in one transaction.
 const STEP_READ: usize = 16 * STEP_ROWS;
 
@@ -51,9 +49,11 @@ pub(super) fn build(
         let target = edit.meta.indexes.get(index).and_then(|target| Some((target.building?, &target.table)));
         let Some((from, table)) = target else { return Ok((0, None)) };
         let table = table.clone();
+        let mut flags = IndexFlags::default();
         if let (0, Some(target)) = (from, edit.meta.indexes.get(index)) {
             // That of a build in memory that a crash has ended, if there is no memory now.
             edit.txn.drop_table(&new_index_table(edit.meta.id, target.id))?;
+            flags = centre::begin(def, edit.txn, &edit.meta, target)?;
         }
         // Nodes that the rows have, and those among them that the graph lacks.
         let (mut nodes, mut missing, mut outdated) = (BTreeSet::new(), Vec::new(), Vec::new());
@@ -95,7 +95,7 @@ pub(super) fn build(
             remove_node(def, edit.txn, &table, node)?;
         }
         insert_nodes(def, edit.txn, &table, &missing)?;
-        edit.finish_slice(index, IndexFlags::default(), next)?;
+        edit.finish_slice(index, flags, next)?;
         Ok((read - agreeing, next))
     })?;
     let Some((rows, next)) = done else { return Ok(Progress::Dropped) };
@@ -150,46 +150,25 @@ pub(super) fn add_nodes(
 
 /// The vectors of documents that are to be inserted.
 pub(super) struct PreparedVectors {
-    def: VectorDef,
+    pub(super) def: VectorDef,
     /// In the order of the documents.
-    vectors: Vec<Vectors>,
-    /// What the codes of the table are to be about from now on: these vectors are its first ones, and much alike.
-    new_centre: Option<Centre>,
-}
-
-impl PreparedVectors {
-    /// Those of a table as it is.
-    pub(super) fn new(
-        def: &VectorDef,
-        txn: &WriteTxn,
-        table: &Table,
-        vectors: Vec<Vectors>,
-    ) -> Result<PreparedVectors> {
-        let mut new_centre = None;
-        if may_have_centre(def) && txn.len(table)? == 0 {
-            // Not all documents have vectors.
-            let all: Vec<&[f32]> = vectors.iter().flat_map(Vectors::iter).map(|(_, vector)| vector).collect();
-            let step = (all.len() / SAMPLED).max(1);
-            let sample: Vec<&[f32]> = all.into_iter().step_by(step).collect();
-            new_centre = Centre::of_alike(def.metric, def.elements, &sample);
-        }
-        Ok(PreparedVectors { def: def.clone(), vectors, new_centre })
-    }
+    pub(super) vectors: Vec<Vectors>,
 }
 
 impl Prepared for PreparedVectors {
-    fn flags(&self) -> IndexFlags {
-        IndexFlags { centred: self.new_centre.is_some(), ..IndexFlags::default() }
-    }
-
-    fn write(&self, txn: &mut WriteTxn, table: &Table, rows: &[RowId]) -> Result<()> {
-        if let Some(centre) = &self.new_centre {
-            txn.put_row(table, CENTRE, &encode_centre(centre))?;
-        }
+    fn write(
+        &self,
+        txn: &mut WriteTxn,
+        meta: &Meta,
+        index: &IndexMeta,
+        rows: &[RowId],
+    ) -> Result<IndexFlags> {
         let mut nodes = Vec::with_capacity(rows.len());
         for (row, vectors) in rows.iter().zip(&self.vectors) {
             add_nodes(&self.def, *row, vectors, &mut nodes)?;
         }
-        insert_nodes(&self.def, txn, table, &nodes).map(drop)
+        let flags = centre::grow(&self.def, txn, meta, index, &nodes)?;
+        insert_nodes(&self.def, txn, &index.table, &nodes)?;
+        Ok(flags)
     }
 }

@@ -10,40 +10,29 @@ use std::sync::Arc;
 use treedb_query::access::{Direction, Flow, RowId, Source};
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
-use treedb_storage::{Reads, Table, TableKind, WriteTxn};
-use treedb_vector::centre::Centre;
-use treedb_vector::code::Coded;
-use treedb_vector::graph::{Link, Nodes, NodesMut};
-use treedb_vector::memory::{Builder, MemoryGraph, Undisturbed};
+use treedb_storage::{Reads, TableKind};
+use treedb_vector::memory::{Builder, Undisturbed};
 
-use super::build::{SAMPLED, STEP_ROWS, add_nodes};
+use super::build::{STEP_ROWS, add_nodes};
+use super::built::Built;
+use super::centre;
 use super::graph::empty_graph;
 use super::image::Reserved;
-use super::record::{
-    CENTRE, HEAD, Head, damaged, encode_centre, encode_coded, encode_links, encode_vector, links_row,
-    may_have_centre, vector_row,
-};
-use crate::catalog::meta::{IndexFlags, Meta, index_table, new_index_table};
+use super::record::damaged;
+use crate::catalog::meta::{Meta, index_table, new_index_table};
 use crate::index::{BuildSlice, Progress};
 use crate::read::view::View;
 
 /// Rows that are read at a time, and nodes that one transaction stores.
 const STEP: usize = 4 * STEP_ROWS;
 
-/// Places among the rows of a collection where those are that tell the centre.
-const PLACES: u64 = 16;
-/// Slices of rows that are read at each place at most to find some with vectors.
-const SLICES: usize = 64;
-
 /// A node and its vector.
 type NodeVector = (u64, Vec<f32>);
 
 /// A graph in memory.
 struct Collected<'i> {
-    graph: MemoryGraph,
-    /// The numbers that its nodes have in the table.
-    numbers: Vec<u64>,
-    /// What both take.
+    built: Built,
+    /// What it takes.
     _memory: Reserved<'i>,
 }
 
@@ -69,8 +58,9 @@ pub(super) fn build(
     else {
         return Ok(Some(Progress::Dropped));
     };
-    for from in (0..collected.numbers.len()).step_by(STEP) {
-        let stored = slice.edit(|edit, _| collected.store(def, edit.txn, &table, from))?;
+    let built = &collected.built;
+    for from in (0..built.len()).step_by(STEP) {
+        let stored = slice.edit(|edit, _| built.store_nodes(def, edit.txn, &table, from..from + STEP))?;
         if stored.is_none() {
             return Ok(Some(Progress::Dropped));
         }
@@ -78,13 +68,7 @@ pub(super) fn build(
     }
     let replaced = slice.edit(|edit, index| {
         let Some(id) = edit.meta.indexes.get(index).map(|target| target.id) else { return Ok(()) };
-        if let Some(head) = collected.head().encode() {
-            edit.txn.put_row(&table, HEAD, &head)?;
-        }
-        let centre = collected.graph.centre();
-        if let Some(centre) = centre {
-            edit.txn.put_row(&table, CENTRE, &encode_centre(centre))?;
-        }
+        let flags = built.store_head(edit.txn, &table)?;
         let name = index_table(edit.meta.id, id);
         edit.txn.drop_table(&name)?;
         edit.txn.rename_table(&new_index_table(edit.meta.id, id), &name)?;
@@ -92,7 +76,6 @@ pub(super) fn build(
         if let Some(target) = Arc::make_mut(&mut edit.meta).indexes.get_mut(index) {
             target.table = table;
         }
-        let flags = IndexFlags { centred: centre.is_some(), ..IndexFlags::default() };
         // No row has number 0.
         edit.finish_slice(index, flags, Some(1))
     })?;
@@ -100,16 +83,22 @@ pub(super) fn build(
 }
 
 /// Rows that were read.
-struct Slice {
-    vectors: Vec<NodeVector>,
+pub(super) struct Slice {
+    pub(super) vectors: Vec<NodeVector>,
     /// How many of the rows have vectors.
     rows: u64,
     /// Where the next ones begin.
-    next: Option<u64>,
+    pub(super) next: Option<u64>,
 }
 
 /// The vectors of the next rows from `from` on, at most `most`, or fewer that have as many vectors.
-fn read(def: &VectorDef, reads: &impl Reads, meta: &Meta, from: u64, most: usize) -> Result<Slice> {
+pub(super) fn read(
+    def: &VectorDef,
+    reads: &impl Reads,
+    meta: &Meta,
+    from: u64,
+    most: usize,
+) -> Result<Slice> {
     let (fields, mut read) = (def.fields(), 0);
     let mut slice = Slice { vectors: Vec::new(), rows: 0, next: None };
     let view = View { reads, meta };
@@ -127,29 +116,6 @@ fn read(def: &VectorDef, reads: &impl Reads, meta: &Meta, from: u64, most: usize
     Ok(slice)
 }
 
-/// The centre that the codes of an index are to be about, if it is not zero: vectors are much alike.
-fn centre_for(def: &VectorDef, reads: &impl Reads, meta: &Meta) -> Result<Option<Centre>> {
-    if !may_have_centre(def) {
-        return Ok(None);
-    }
-    let (mut sample, end) = (Vec::new(), reads.next_row(&meta.rows)?);
-    let wanted = SAMPLED / PLACES as usize;
-    for place in 0..PLACES {
-        // Rows of collections with such an index have at most 40 bits.
-        let (mut next, mut found, mut slices) = (Some(end.saturating_mul(place) / PLACES), 0, 0);
-        // Not all documents have vectors.
-        while let Some(from) = next.filter(|_| found < wanted && slices < SLICES) {
-            let slice = read(def, reads, meta, from, wanted)?;
-            found += slice.vectors.len();
-            slices += 1;
-            sample.extend(slice.vectors);
-            next = slice.next;
-        }
-    }
-    let sample: Vec<&[f32]> = sample.iter().map(|(_, vector)| vector.as_slice()).collect();
-    Ok(Centre::of_alike(def.metric, def.elements, &sample))
-}
-
 /// Builds the graph of the rows of the snapshot that there is memory for; `None` if a step does as well.
 fn collect<'b>(
     def: &VectorDef,
@@ -161,7 +127,7 @@ fn collect<'b>(
     let (mut numbers, mut next) = (Vec::new(), Some(0));
     let reads = slice.reads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut graph = empty_graph(def).without_vectors();
-    if let Some(centre) = centre_for(def, &*reads, &slice.meta)? {
+    if let Some(centre) = centre::of_rows(def, &*reads, &slice.meta)? {
         graph.set_centre(Arc::new(centre));
     }
     let mut builder = Builder::new(graph, images.build_threads(), Undisturbed);
@@ -189,45 +155,5 @@ fn collect<'b>(
         on_progress(rows);
         next = after;
     }
-    Ok(Some(Collected { graph: builder.finish(), numbers, _memory: memory }))
-}
-
-impl Collected<'_> {
-    /// The number of a node.
-    fn number(&self, node: u32) -> u64 {
-        self.numbers.get(node as usize).copied().unwrap_or(0)
-    }
-
-    fn head(&self) -> Head {
-        let (Ok(entry), Ok(root)) = (self.graph.entry(), self.graph.root());
-        Head {
-            entry: entry.map(|(node, level)| (self.number(node), level)),
-            root: root.map(|node| self.number(node)),
-        }
-    }
-
-    /// Stores the nodes from number `from` on, as many as one transaction takes.
-    fn store(&self, def: &VectorDef, txn: &mut WriteTxn, table: &Table, from: usize) -> Result<()> {
-        let (mut links, mut vector) = (Vec::new(), Vec::new());
-        for (at, number) in self.numbers.iter().enumerate().skip(from).take(STEP) {
-            let node = at as u32;
-            let Ok(top) = self.graph.level(node);
-            let mut levels = Vec::new();
-            for level in 0..=top {
-                let Ok(()) = self.graph.scored_links(node, level, &mut links);
-                let linked =
-                    links.iter().map(|link| Link { score: link.score, node: self.number(link.node) });
-                levels.push(linked.collect());
-            }
-            let coded = self.graph.coded(node);
-            let record = match def.has_codes() {
-                _ if def.metric.is_of_bits() => encode_coded(Coded::of_bits(coded.codes)),
-                true => encode_coded(coded),
-                false => encode_vector(def, None, self.graph.read_vector(node, &mut vector)),
-            };
-            txn.put_row(table, links_row(*number), &encode_links(&levels))?;
-            txn.put_row(table, vector_row(*number), &record)?;
-        }
-        Ok(())
-    }
+    Ok(Some(Collected { built: Built::new(builder.finish(), numbers), _memory: memory }))
 }

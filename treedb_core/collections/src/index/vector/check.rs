@@ -1,12 +1,14 @@
 //! The check of a vector index: its nodes are the vectors of the rows, and the graph leads to all of them.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bson::RawDocument;
 
 use treedb_query::access::RowId;
 use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, SharedReadTxn};
+use treedb_vector::centre::Centre;
 
 use super::graph::damage;
 use super::record::{
@@ -15,6 +17,10 @@ use super::record::{
 use crate::catalog::meta::IndexMeta;
 use crate::index::{Mismatch, Required};
 use crate::read::view::View;
+
+/// What the codes of an index are about, once the first of its rows was checked.
+#[derive(Debug, Default)]
+pub(crate) struct KnownCentre(Option<Option<Arc<Centre>>>);
 
 /// Looks for the nodes of a row's vectors. An index that is being built may lack nodes, and may have nodes of rows as they were when the
 /// build began; the graph over them must be whole.
@@ -26,10 +32,14 @@ pub(super) fn row(
     document: &RawDocument,
     required: &mut Required,
 ) -> Result<(), Mismatch> {
-    let centre = centre_in(def, view.reads, &index.table)?;
+    let centre = match &required.centre.0 {
+        Some(centre) => centre.as_ref(),
+        None => required.centre.0.insert(centre_in(def, view.reads, &index.table)?).as_ref(),
+    };
+    let centre = centre.map(Arc::as_ref);
     for (position, vector) in def.vectors(document)?.iter() {
         let node = node_of(def, row.0, position)?;
-        let (record, mut same) = (encode_vector(def, centre.as_deref(), vector), false);
+        let (record, mut same) = (encode_vector(def, centre, vector), false);
         let there =
             view.reads.visit_row(&index.table, vector_row(node), &mut |found| same = *found == *record)?;
         match (there, same) {

@@ -451,7 +451,7 @@ impl<R: Reads> Reading<'_, R> {
 }
 
 /// Makes the codes of a new image be about the centre of its table. False if those of one that is not new are about another one: a table
-/// gets its centre when its first vectors come, also after all that it had have gone.
+/// gets its centre when its first vectors come, also after all that it had have gone, or when it has grown (see [`super::centre`]).
 fn follow_centre(contents: &mut Contents, def: &VectorDef, centre: Option<&Arc<Centre>>) -> Result<bool> {
     let graph = &mut contents.graph;
     if graph.centre() == centre {

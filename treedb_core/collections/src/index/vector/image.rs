@@ -24,6 +24,7 @@ use treedb_storage::disk::memory_limit;
 use treedb_storage::{Reads, Store, Table, TableVersion};
 use treedb_vector::memory::{MemoryGraph, Records};
 
+use super::centre::Judged;
 use super::follow::{Follower, Progress, STEP_ELEMENTS};
 use super::graph::empty_image;
 use super::record::nodes_in;
@@ -181,6 +182,7 @@ pub(crate) struct Images {
     /// How many images were built from tables, and how many were read from files.
     built: AtomicU64,
     loaded: AtomicU64,
+    judged: Judged,
 }
 
 /// Memory of a graph that is being built, which is given back when this is dropped.
@@ -252,6 +254,7 @@ impl Default for Images {
             saved_at_close: AtomicBool::new(true),
             built: AtomicU64::default(),
             loaded: AtomicU64::default(),
+            judged: Judged::default(),
         }
     }
 }
@@ -416,6 +419,11 @@ impl Images {
         }
     }
 
+    /// Which indexes have no centre.
+    pub(super) fn judged(&self) -> &Judged {
+        &self.judged
+    }
+
     /// Bytes that the images take, without those that only searches under way still use.
     pub(crate) fn bytes(&self) -> u64 {
         lock(&self.slots).bytes()
@@ -478,6 +486,7 @@ impl Images {
         for table in &tables {
             slots.by_table.remove(table);
             slots.dropped.insert(*table);
+            self.judged.forget(*table);
         }
         drop(slots);
         if let Some(saved) = self.saved() {

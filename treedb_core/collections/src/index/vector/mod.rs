@@ -17,15 +17,21 @@
 //! | `searcher` | the nearest rows, with a workspace that the caller keeps |
 //! | `build` | adding the rows of a collection |
 //! | `bulk` | the same in memory, as far as it goes |
+//! | `built` | storing a graph that was built in memory |
+//! | `centre` | what codes are about: chosen by a build, or while the index grows |
+//! | `judgement` | the same by some vectors, and whether their codes tell them apart |
 //! | `check` | comparing the graph with the rows |
 
 mod among;
 mod build;
+mod built;
 mod bulk;
+mod centre;
 mod check;
 mod follow;
 mod graph;
 mod image;
+mod judgement;
 mod record;
 mod row_nodes;
 mod saved;
@@ -33,6 +39,7 @@ mod search;
 mod searcher;
 mod workspace;
 
+pub(crate) use check::KnownCentre;
 pub(crate) use image::Images;
 pub use image::VectorMemory;
 pub(crate) use searcher::NearestRows;
@@ -51,7 +58,7 @@ use self::search::Wanted;
 use super::{
     BuildSlice, Holder, IndexChange, IndexKind, Mismatch, Prepared, Progress, Required, Uncommitted, Versions,
 };
-use crate::catalog::meta::{IndexFlags, IndexMeta};
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta};
 use crate::read::view::View;
 
 /// The entry of a document's vectors; `None` if there are none.
@@ -103,10 +110,12 @@ impl IndexKind for VectorDef {
     fn apply(
         &self,
         txn: &mut WriteTxn,
-        table: &Table,
+        meta: &Meta,
+        index: &IndexMeta,
         row: RowId,
         change: IndexChange,
     ) -> Result<IndexFlags> {
+        let table = &index.table;
         let old: BTreeMap<u32, &[u8]> = parts_of(self, change.remove.first()).collect();
         let new: BTreeMap<u32, &[u8]> = parts_of(self, change.add.first()).collect();
         // A vector that stays where it was keeps its node. If an index that is being built has not got it, the build adds it.
@@ -118,8 +127,9 @@ impl IndexKind for VectorDef {
         {
             nodes.push((node_of(self, row.0, *position)?, floats_of(vector)));
         }
+        let flags = centre::grow(self, txn, meta, index, &nodes)?;
         graph::insert_nodes(self, txn, table, &nodes)?;
-        Ok(IndexFlags::default())
+        Ok(flags)
     }
 
     fn holder(&self, _: &impl Reads, _: &Table, _: &[u8]) -> Result<Option<RowId>> {
@@ -128,14 +138,14 @@ impl IndexKind for VectorDef {
 
     fn prepare(
         &self,
-        txn: &WriteTxn,
-        table: &Table,
+        _: &WriteTxn,
+        _: &Table,
         documents: &[&RawDocument],
     ) -> Result<Option<Box<dyn Prepared>>> {
         // A document with too many vectors is refused.
         let vectors: Result<Vec<Vectors>> = documents.iter().map(|document| self.vectors(document)).collect();
         let Ok(vectors) = vectors else { return Ok(None) };
-        Ok(Some(Box::new(build::PreparedVectors::new(self, txn, table, vectors)?)))
+        Ok(Some(Box::new(build::PreparedVectors { def: self.clone(), vectors })))
     }
 
     fn build(&self, slice: &BuildSlice<'_>, on_progress: &mut dyn FnMut(u64)) -> Result<Progress> {

@@ -1,0 +1,251 @@
+//! The centre that the codes of an index are about ([`treedb_vector::centre`]): when it is chosen, and by which vectors.
+//!
+//! An index that has no centre is judged by a sample of its vectors
+//!
+//! - when it is built, by some of all documents;
+//! - when its first vectors come, by those that come together;
+//! - when it has grown to so many vectors as [`STEPS`] say, by some of them.
+//!
+//! Vectors that are alike get a centre, which stays as long as there is any vector. An index that has grown is coded again then, and linked
+//! again, since links that were chosen by codes that do not tell vectors apart lead nowhere: in the transaction that adds the vector that
+//! makes them so many. So it is at any time as if it had been built, and is read as any other. Vectors that are not alike stay as they are.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use treedb_query::access::{RowId, Source};
+use treedb_query::error::Result;
+use treedb_query::index::vector::VectorDef;
+use treedb_storage::{Reads, Table, WriteTxn};
+use treedb_vector::centre::Centre;
+use treedb_vector::memory::{Builder, Undisturbed};
+
+use super::built::Built;
+use super::bulk;
+use super::graph::empty_graph;
+use super::image::lock;
+use super::judgement::judge;
+use super::record::{
+    centre_in, damaged, may_have_centre, node_of, node_of_vector_row, nodes_in, position_of, row_of,
+};
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta};
+use crate::read::view::View;
+
+/// By so many vectors, about, it is decided whether codes are about a centre, and which one.
+const SAMPLED: usize = 512;
+
+/// Places among the rows of a collection where those are that tell the centre.
+const PLACES: u64 = 16;
+/// Slices of rows that are read at each place at most to find some with vectors.
+const SLICES: usize = 64;
+
+/// An index is judged when it has grown to so many vectors: to as many as tell anything ([`Centre::of_alike`]), so that one by one they are
+/// coded as those that come together are; and if these were not alike, when there are enough to hide a few others, and once more while
+/// coding all again is bounded work. An index that is alike misses little before the first step, in which most vectors are compared anyway.
+const STEPS: [u64; 3] = [32, 256, 4096];
+/// Of an index with more vectors nothing is coded again.
+const MOST: u64 = 4096;
+/// An index that has shrunk to such a part of what was judged is judged as if it had not been: others may have come.
+const SHRUNK: u64 = 4;
+
+/// How many vectors those indexes had that were judged and got no centre, by the numbers of their tables. What is not known, after a start for
+/// example, is judged again.
+#[derive(Debug, Default)]
+pub(super) struct Judged(Mutex<HashMap<u32, u64>>);
+
+impl Judged {
+    /// Whether an index without a centre that has so many vectors is to be judged when it gets more.
+    fn is_due(&self, table: &Table, before: u64, after: u64) -> bool {
+        let mut judged = lock(&self.0);
+        let mut at = judged.get(&table.id()).copied().unwrap_or(0);
+        if before < at / SHRUNK {
+            judged.remove(&table.id());
+            at = 0;
+        }
+        before == 0 || STEPS.iter().find(|step| **step > at).is_some_and(|step| after >= *step)
+    }
+
+    fn note(&self, table: &Table, vectors: u64) {
+        lock(&self.0).insert(table.id(), vectors);
+    }
+
+    /// Forgets an index that was dropped.
+    pub(super) fn forget(&self, table: u32) {
+        lock(&self.0).remove(&table);
+    }
+}
+
+/// The centre of an index of the rows of a collection, if they are alike.
+pub(super) fn of_rows(def: &VectorDef, reads: &impl Reads, meta: &Meta) -> Result<Option<Centre>> {
+    if !may_have_centre(def) {
+        return Ok(None);
+    }
+    let (mut sample, end) = (Vec::new(), reads.next_row(&meta.rows)?);
+    let (wanted, mut unread) = (SAMPLED / PLACES as usize, Some(0));
+    for place in 0..PLACES {
+        // Rows of collections with such an index have at most 40 bits. None of few is read twice.
+        let place = end.saturating_mul(place) / PLACES;
+        let (mut next, mut found, mut slices) = (unread.map(|unread| place.max(unread)), 0, 0);
+        // Not all documents have vectors.
+        while let Some(from) = next.filter(|_| found < wanted && slices < SLICES) {
+            let slice = bulk::read(def, reads, meta, from, wanted)?;
+            found += slice.vectors.len();
+            slices += 1;
+            sample.extend(slice.vectors);
+            next = slice.next;
+        }
+        unread = next;
+    }
+    let sample: Vec<&[f32]> = sample.iter().map(|(_, vector)| vector.as_slice()).collect();
+    Ok(judge(def, &sample))
+}
+
+/// Begins a build that adds row by row: with a centre, if the rows are alike. Returns the flags that the index has then.
+pub(super) fn begin(
+    def: &VectorDef,
+    txn: &mut WriteTxn,
+    meta: &Meta,
+    index: &IndexMeta,
+) -> Result<IndexFlags> {
+    let (table, none) = (&index.table, IndexFlags::default());
+    // Those that others have added since the index was created.
+    if nodes_in(txn.len(table)?) > MOST || centre_in(def, txn, table)?.is_some() {
+        return Ok(none);
+    }
+    let Some(centre) = of_rows(def, txn, meta)? else { return Ok(none) };
+    let nodes = nodes(txn, table)?;
+    Ok(code_again(def, txn, meta, table, centre, nodes)?.unwrap_or(none))
+}
+
+/// Is called before `new` vectors are added to an index. Returns the flags that it has now: it got a centre if they make it so many that it
+/// is judged, and they and those that it has are alike.
+pub(super) fn grow(
+    def: &VectorDef,
+    txn: &mut WriteTxn,
+    meta: &Meta,
+    index: &IndexMeta,
+    new: &[(u64, Vec<f32>)],
+) -> Result<IndexFlags> {
+    let (table, none) = (&index.table, IndexFlags::default());
+    // A build judges by all documents.
+    if new.is_empty() || !may_have_centre(def) || index.building.is_some() {
+        return Ok(none);
+    }
+    let (before, judged) = (nodes_in(txn.len(table)?), meta.images.judged());
+    let after = before.saturating_add(new.len() as u64);
+    if before > MOST || !judged.is_due(table, before, after) || centre_in(def, txn, table)?.is_some() {
+        return Ok(none);
+    }
+    let nodes = nodes(txn, table)?;
+    let step = ((nodes.len() + new.len()) / SAMPLED).max(1);
+    let mut sample = Vec::new();
+    let sampled: Vec<u64> = nodes.iter().step_by(step).copied().collect();
+    let is_whole = visit_vectors(def, &View { reads: &*txn, meta }, &sampled, &mut |vector| {
+        sample.push(vector.to_vec());
+        Ok(())
+    })?;
+    let from = (step - nodes.len() % step) % step;
+    let new = new.iter().skip(from).step_by(step).map(|(_, vector)| vector.as_slice());
+    let sample: Vec<&[f32]> = sample.iter().map(Vec::as_slice).chain(new).collect();
+    let centre = judge(def, &sample).filter(|_| is_whole);
+    let flags = match centre {
+        Some(centre) => code_again(def, txn, meta, table, centre, nodes)?,
+        None => None,
+    };
+    if flags.is_none() {
+        judged.note(table, after);
+    }
+    Ok(flags.unwrap_or(none))
+}
+
+/// The nodes of an index, those of each row together.
+fn nodes(reads: &impl Reads, table: &Table) -> Result<Vec<u64>> {
+    let mut nodes = Vec::new();
+    if nodes_in(reads.len(table)?) > 0 {
+        let mut rows = reads.rows(table, 0)?;
+        while let Some((row, _)) = rows.lend_next()? {
+            nodes.extend(node_of_vector_row(row));
+        }
+    }
+    nodes.sort_unstable_by_key(|node| (row_of(*node), position_of(*node)));
+    Ok(nodes)
+}
+
+/// Calls `visit` with the vectors of some nodes, those of each row together, one after another. False, at the first that its row does not
+/// have: the index is damaged.
+fn visit_vectors(
+    def: &VectorDef,
+    view: &View<'_, impl Reads>,
+    nodes: &[u64],
+    visit: &mut dyn FnMut(&[f32]) -> Result<()>,
+) -> Result<bool> {
+    let fields = def.fields();
+    for nodes in nodes.chunk_by(|a, b| row_of(*a) == row_of(*b)) {
+        let row = nodes.first().map_or(0, |node| row_of(*node));
+        let mut left = nodes.iter().peekable();
+        view.fetch_row(RowId(row), &mut |document| {
+            for (position, vector) in def.vectors(document.partial_document(&fields)?)?.iter() {
+                let node = node_of(def, row, position)?;
+                if left.next_if_eq(&&node).is_some() {
+                    visit(vector)?;
+                }
+            }
+            Ok(())
+        })?;
+        if left.next().is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Codes the nodes of an index, which are all that it has, about a centre, and links them anew; returns the flags that it has then. `None`, and
+/// nothing is changed, if it is damaged: a check finds out in which way.
+fn code_again(
+    def: &VectorDef,
+    txn: &mut WriteTxn,
+    meta: &Meta,
+    table: &Table,
+    centre: Centre,
+    nodes: Vec<u64>,
+) -> Result<Option<IndexFlags>> {
+    let mut graph = empty_graph(def).without_vectors();
+    graph.set_centre(Arc::new(centre));
+    let mut builder = Builder::new(graph, meta.images.build_threads(), Undisturbed);
+    let is_whole = visit_vectors(def, &View { reads: &*txn, meta }, &nodes, &mut |vector| {
+        builder.add(vector).map(drop).map_err(|_| damaged(def, "a vector"))
+    })?;
+    if !is_whole {
+        return Ok(None);
+    }
+    let built = Built::new(builder.finish(), nodes);
+    built.store_nodes(def, txn, table, 0..built.len())?;
+    built.store_head(txn, table).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_is_judged_at_each_step_once_and_again_after_it_has_shrunk() {
+        let db = crate::tests::open(&treedb_storage::disk::SimDisk::new()).unwrap();
+        let mut txn = db.store().begin_write().unwrap();
+        let table = txn.create_table("near", treedb_storage::TableKind::Rows).unwrap();
+        let judged = Judged::default();
+        let grow = |before: u64, after: u64| {
+            let is_due = judged.is_due(&table, before, after);
+            if is_due {
+                judged.note(&table, after);
+            }
+            is_due
+        };
+        assert!(
+            grow(0, 1) && !grow(1, 2) && !grow(2, 31) && grow(31, 32) && !grow(32, 255) && grow(255, 256)
+        );
+        // One that has so many always, as documents come and go.
+        assert!(!grow(255, 256) && !grow(200, 1000) && !grow(4094, 4095) && grow(4095, 4096));
+        assert!(!grow(4096, 4097) && !grow(1024, 4096) && grow(1023, 1024));
+        assert!(grow(0, 5000) && !grow(5000, 100_000) && grow(0, 10) && grow(10, 300) && !grow(300, 4000));
+    }
+}
