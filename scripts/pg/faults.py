@@ -887,7 +887,7 @@ def a_standby_answers_as_the_primary(cluster):
             db.execute('CREATE INDEX r_t ON r USING treedb_btree (t COLLATE "en-x-icu")')
             stop = threading.Event()
             wrong, compared = [], [0]
-            # While codes are made anew about a centre, a scan may find less.
+            # A scan that is under way when codes begin to be made anew about a centre may find less.
             meanwhile = [order for name, (_, _, order) in GRAPHS.items() if name != "g_alike"]
 
             def read():

@@ -123,6 +123,7 @@ SET treedb.fault = 'hnsw_centre';
 INSERT INTO ends SELECT id, e FROM long WHERE id BETWEEN 201 AND 300;
 RESET treedb.fault;
 SELECT treedb.check('ends');
+SELECT recall('ends', '<=>') > 0.95 AS recall_is_high;
 INSERT INTO ends SELECT id, e FROM long WHERE id BETWEEN 201 AND 600;
 SELECT treedb.check('ends');
 SELECT recall('ends', '<=>') > 0.95 AS recall_is_high;

@@ -3,8 +3,8 @@
 //!
 //! A build chooses it by rows from all over the table, before it reads the table. An index that was created with too few rows to tell chooses
 //! it when it has grown to [`ENOUGH`] vectors: whoever inserts the next one makes the codes of those anew, node by node, holding the lock that
-//! only one session at a time has. A scan meanwhile, or one that began before, compares what it finds exactly as ever, but takes some codes for
-//! what they are not, and may miss rows that are near. If that work ends by a crash or an error, the next writer does it again.
+//! only one session at a time has. A scan that begins meanwhile compares all nodes by their vectors; one that began before may take codes for
+//! what they are not, and miss rows that are near. If that work ends by a crash or an error, the next writer does it again.
 //!
 //! A centre never changes: `REINDEX` chooses another one. All elements fit on its page.
 
@@ -34,7 +34,7 @@ const LEVEL: u16 = 4;
 /// So many vectors tell whether there is to be a centre: of fewer, a build may choose one, and the index may when it has grown.
 pub(super) const ENOUGH: usize = 256;
 /// An index that has grown to more before it could choose has none.
-const MOST_RECODED: usize = 4 * ENOUGH;
+pub(super) const MOST_RECODED: usize = 4 * ENOUGH;
 
 /// A build looks at the rows of so many blocks. If these have too few vectors, as where a condition keeps few rows in the index, it looks at more.
 const BLOCKS: [u32; 2] = [32, 512];

@@ -25,6 +25,7 @@ use treedb_vector::code::{self, Coded, Factors};
 use treedb_vector::graph::Walk;
 use treedb_vector::neighbour::Turned;
 
+use super::centre::MOST_RECODED;
 use super::graph::{Graph, Query, Rows};
 use super::meta::{Choice, Meta};
 use super::record::{self, Layout};
@@ -315,7 +316,10 @@ impl State {
         }
         let first = ef.saturating_sub(self.returned);
         self.is_final = graph.layout.finds_in_order();
-        let (ranked, wanted) = if self.is_final {
+        let (ranked, wanted) = if graph.meta.choice == Choice::Recoding {
+            // Some codes are about what they were about before: all nodes are compared by their vectors.
+            (2 * MOST_RECODED, 2 * MOST_RECODED)
+        } else if self.is_final {
             let at_once =
                 first.saturating_sub(ahead).max(self.returned / AT_ONCE).max(ahead.clamp(1, AT_LEAST));
             (at_once, ahead + at_once)
