@@ -15,6 +15,7 @@ The points are those of the sources: one that nothing here comes to is a failure
 with what the earlier ones have left behind. `TREEDB_SEED` repeats a run.
 """
 import contextlib
+import math
 import os
 import random
 import re
@@ -55,6 +56,12 @@ GRAPHS = {
 }
 NEAREST = {"t_e": ("e OPERATOR(treedb.<->) %s::real[]", 3), "t_f": ("f OPERATOR(treedb.<=>) %s::real[]", 70), "t_b": ("b OPERATOR(treedb.<~>) %s::bit(40)", 0),
            "t_l": ("f OPERATOR(treedb.<+>) %s::real[]", 70), "t_s": ("s OPERATOR(treedb.<->) %s::real[]", 2)}
+
+# Vectors that are much alike: in their nodes, and on pages of their own, as codes of 8 bits.
+ALIKE = """CREATE TABLE t (id int, f real[]);
+CREATE INDEX t_f ON t USING treedb_hnsw (f treedb.real_cosine_ops) WITH (dimensions = 500, m = 8);
+CREATE INDEX t_g ON t USING treedb_hnsw (f treedb.real_ip_ops) WITH (dimensions = 500, m = 64)"""
+NEAREST_ALIKE = {"t_f": ("f OPERATOR(treedb.<=>) %s::real[]", 500), "t_g": ("f OPERATOR(treedb.<#>) %s::real[]", 500)}
 
 
 class Rows:
@@ -148,7 +155,7 @@ class Rows:
 class Vectors:
     """A table with indexes of treedb_hnsw. The first of them comes to a point before the others do: each round it is another one."""
 
-    tables = ("t",)
+    tables, nearest, digits = ("t",), NEAREST, 3
 
     def __init__(self, dice):
         self.dice, self.number, self.rows = dice, 0, set()
@@ -180,11 +187,11 @@ class Vectors:
     def compare(self, db):
         same({i for i, in db.execute("SELECT id FROM t")}, self.rows, "rows")
         r = self.dice
-        for index, (distance, dimensions) in NEAREST.items():
+        for index, (distance, dimensions) in self.nearest.items():
             found = asked = 0
             for _ in range(5):
-                near = f"{r.getrandbits(40):040b}" if not dimensions else [r.gauss(3, 2) for _ in range(dimensions)]
-                query = f"SELECT round(({distance})::numeric, 3)::text AS d FROM t ORDER BY {distance} LIMIT 10"
+                near = self.near(dimensions)
+                query = f"SELECT round(({distance})::numeric, {self.digits})::text AS d FROM t ORDER BY {distance} LIMIT 10"
                 with only(db, "seqscan", "sort"):
                     exact = lines(db, query, (near, near))
                 with only(db, "indexscan"):
@@ -193,6 +200,35 @@ class Vectors:
                 same(len(by_index), min(10, len(self.rows)), f"rows found by {index}")
                 found, asked = found + sum(line in exact for line in by_index), asked + len(exact)
             check(found >= .9 * asked, f"{index} finds {found} of the {asked} nearest rows")
+
+    def near(self, dimensions):
+        r = self.dice
+        return f"{r.getrandbits(40):040b}" if not dimensions else [r.gauss(3, 2) for _ in range(dimensions)]
+
+
+class Alike(Vectors):
+    """A table that is filled, again and again, until its indexes have chosen a centre."""
+
+    schema, nearest, digits = ALIKE, NEAREST_ALIKE, 9
+
+    def __init__(self, dice):
+        self.dice, self.number, self.rows = dice, 0, set()
+
+    def next_round(self, db):
+        pass
+
+    def near(self, dimensions):
+        r, cluster = self.dice, self.dice.randrange(7)
+        return [60 * (-1) ** (n // 3) + math.sin(cluster * n) + r.gauss(0, .3) for n in range(dimensions)]
+
+    def insert(self, db):
+        if len(self.rows) > 300:
+            db.execute("TRUNCATE t")
+            self.rows = set()
+        new = list(range(self.number + 1, self.number + 1 + self.dice.choice((5, 40, 90))))
+        self.number = new[-1]
+        db.cursor().execute("INSERT INTO t VALUES " + ", ".join(["(%s, %s)"] * len(new)), [part for i in new for part in (i, self.near(500))])
+        self.rows |= set(new)
 
 
 @contextlib.contextmanager
@@ -224,7 +260,7 @@ POINTS = {
     "entries_marked": (Rows, AGE), "marked_removed": (Rows, AGE), "versions_removed": (Rows, ["insert", "update", "update", "update"]),
     "leaf_vacuum": (Rows, PURGE), "leaf_deleted": (Rows, PURGE),
     "hnsw_page": (Vectors, ["insert"]), "hnsw_node": (Vectors, ["insert"]), "hnsw_settled": (Vectors, ["insert", "insert", "insert", "delete", "vacuum"]),
-    "hnsw_unlinked": (Vectors, ["insert", "insert", "delete", "vacuum"]), "hnsw_level_freed": (Vectors, ["insert", "insert", "delete", "vacuum"]),
+    "hnsw_centre": (Alike, ["insert"]), "hnsw_recoded": (Alike, ["insert"]), "hnsw_unlinked": (Vectors, ["insert", "insert", "delete", "vacuum"]), "hnsw_level_freed": (Vectors, ["insert", "insert", "delete", "vacuum"]),
 }
 
 

@@ -4,7 +4,8 @@
 Updates from every released version, dump and restore, pg_upgrade, indexes whose pages another version has written. What
 versions of the extension have created is in treedb_pg/released/, and the pages of their indexes beside it.
 
-`scripts/pg_versions.sh --write-pages` writes the pages of the present version, for a version that changes their format;
+`scripts/pg_versions.sh --write-pages` writes the pages of the present version, for a version that changes their format
+(`--write-graphs` those of treedb_hnsw);
 `--write-reference` writes the reference part of docs/postgres.md.
 """
 import concurrent.futures
@@ -609,11 +610,67 @@ def stored_pages_of_earlier_formats_ask_for_reindex(cluster):
     return f"versions {earlier}"
 
 
+<<<<<<< HEAD
 def an_installation_can_be_staged_in_a_folder(cluster):
     with tempfile.TemporaryDirectory() as stage:
         shell('DESTDIR=$1 PROFILE=${PROFILE:-dev} scripts/pg_install.sh "$PG_CONFIG"', stage, timeout=900)
         names = {path.name for path in pathlib.Path(stage).rglob("*") if path.is_file()}
     same({"treedb_pg.so", "treedb.control", "treedb--0.1.0--0.2.0.sql", "treedb--0.2.0.sql"} - names, set(), "files that are missing")
+=======
+# Graphs of nodes that have their vectors and codes of their neighbours, and of nodes that have codes of 8 bits.
+GRAPHS = {"links": "treedb.real_cosine_ops) WITH (dimensions = 500, m = 8)", "codes": "treedb.real_ip_ops) WITH (dimensions = 500, m = 64)"}
+# Much alike, by whole numbers.
+GRAPH_ROWS = "INSERT INTO graphs SELECT i, (SELECT array_agg(40 + (i * j + i / 7) %% 5 ORDER BY j) FROM generate_series(1, 500) j) FROM generate_series(%s, %s) i"
+GRAPH_VERSION = 3
+
+
+def make_graphs(db):
+    db.execute("CREATE TABLE graphs (id int, e real[]) WITH (autovacuum_enabled = off)")
+    db.execute(GRAPH_ROWS % (1, 40))
+    for kind, rest in GRAPHS.items():
+        db.execute(f"CREATE INDEX graphs_{kind} ON graphs USING treedb_hnsw (e {rest}")
+    db.execute(GRAPH_ROWS % (41, 60))
+    return {kind: one(db, "SELECT pg_relation_filepath(%s)", (f"graphs_{kind}",)) for kind in GRAPHS}
+
+
+def stored_graphs_of_the_format_without_a_centre_are_read_and_written(cluster):
+    with cluster.connect() as db:
+        paths = make_graphs(db)
+    cluster.stop()
+    for kind, path in paths.items():
+        (cluster.data / path).write_bytes(gzip.decompress((RELEASED / f"graph-v{GRAPH_VERSION}-{kind}.gz").read_bytes()))
+    cluster.start()
+
+    def versions():
+        db.execute("CHECKPOINT")
+        places = [cluster.data / one(db, "SELECT pg_relation_filepath(%s)", (f"graphs_{kind}",)) for kind in GRAPHS]
+        return [int.from_bytes(place.read_bytes()[28:30], "little") for place in places]
+
+    def answers():
+        same(lines(db, "SELECT treedb.check('graphs')"), [], "check")
+        for operator in ("<=>", "<#>"):
+            order = f"e OPERATOR(treedb.{operator}) (SELECT e FROM graphs WHERE id = 50)"
+            db.execute("SET enable_seqscan = off; SET enable_sort = off; SET treedb.hnsw_ef_search = 500")
+            by_index = lines(db, f"SELECT {order} FROM graphs ORDER BY {order} LIMIT 5")
+            db.execute("RESET enable_seqscan; RESET enable_sort; SET enable_indexscan = off")
+            same(by_index, lines(db, f"SELECT {order} FROM graphs ORDER BY {order} LIMIT 5"), f"the nearest by {operator}")
+            db.execute("RESET enable_indexscan")
+
+    with cluster.connect() as db:
+        same(versions(), [GRAPH_VERSION] * 2, "versions of stored graphs")
+        answers()
+        # An index of this version may choose a centre then.
+        db.execute(GRAPH_ROWS % (61, 400))
+        answers()
+        db.execute("DELETE FROM graphs WHERE id % 3 = 0")
+        db.execute("VACUUM (INDEX_CLEANUP ON) graphs")
+        answers()
+        same(versions(), [GRAPH_VERSION] * 2, "versions after all that")
+        db.execute("REINDEX TABLE graphs")
+        answers()
+        same(versions(), [GRAPH_VERSION + 1] * 2, "versions after REINDEX")
+        db.execute("DROP TABLE graphs")
+>>>>>>> pgcentre
 
 
 def the_docs_list_every_function_view_type_and_setting(cluster):
@@ -633,6 +690,30 @@ def write_reference():
         cluster.close()
 
 
+def write_graphs():
+    """By the library whose sources are the last to have [`GRAPH_VERSION`]."""
+    cluster = Cluster(SETTINGS).create()
+    try:
+        with cluster.connect() as db:
+            paths = make_graphs(db)
+        cluster.stop()
+        for kind, path in paths.items():
+            store(cluster.data / path, "graph", kind)
+    finally:
+        cluster.close()
+
+
+def store(path, what, kind):
+    data = bytearray(path.read_bytes())
+    version = int.from_bytes(data[28:30], "little")
+    for page in range(0, len(data), PAGE):
+        # The position in the log of a server that is no more.
+        data[page:page + 8] = bytes(8)
+    file = RELEASED / f"{what}-v{version}-{kind}.gz"
+    file.write_bytes(gzip.compress(bytes(data), 9, mtime=0))
+    print(f"{file.relative_to(ROOT)}: {len(data)} bytes, {file.stat().st_size} compressed")
+
+
 def write_pages():
     cluster = Cluster(SETTINGS).create()
     try:
@@ -643,14 +724,7 @@ def write_pages():
             paths = {kind: one(db, "SELECT pg_relation_filepath(%s)", (f"pages_{kind}",)) for kind in PAGES}
         cluster.stop()
         for kind, path in paths.items():
-            data = bytearray((cluster.data / path).read_bytes())
-            version = int.from_bytes(data[28:30], "little")
-            for page in range(0, len(data), PAGE):
-                # The position in the log of a server that is no more.
-                data[page:page + 8] = bytes(8)
-            file = RELEASED / f"pages-v{version}-{kind}.gz"
-            file.write_bytes(gzip.compress(bytes(data), 9, mtime=0))
-            print(f"{file.relative_to(ROOT)}: {len(data)} bytes, {file.stat().st_size} compressed")
+            store(cluster.data / path, "pages", kind)
     finally:
         cluster.close()
 
@@ -659,12 +733,17 @@ TESTS = [an_update_from_each_released_version_leaves_what_a_new_installation_has
          what_an_earlier_version_made_works_before_and_after_the_update, the_extension_is_created_by_a_superuser_and_not_dropped_while_it_is_used,
          documents_are_parameters_as_drivers_send_them, indexes_of_collections_are_built_and_dropped_beside_writers, a_dump_restores_everything,
          pg_upgrade_carries_everything_over, *([pg_upgrade_from_15_carries_everything_over] if "PG_CONFIG_15" in os.environ else []), indexes_of_another_page_version_ask_for_reindex,
+<<<<<<< HEAD
          an_index_has_the_lowest_page_version_that_its_leaves_need, stored_pages_of_the_present_format_are_read_and_written, stored_pages_of_earlier_formats_ask_for_reindex, an_installation_can_be_staged_in_a_folder,
          the_docs_list_every_function_view_type_and_setting]
+=======
+         an_index_has_the_lowest_page_version_that_its_leaves_need, stored_pages_of_the_present_format_are_read_and_written, stored_pages_of_earlier_formats_ask_for_reindex,
+         stored_graphs_of_the_format_without_a_centre_are_read_and_written, the_docs_list_every_function_view_type_and_setting]
+>>>>>>> pgcentre
 
 
 if __name__ == "__main__":
-    WRITE = {"--write-pages": write_pages, "--write-reference": write_reference}
+    WRITE = {"--write-pages": write_pages, "--write-graphs": write_graphs, "--write-reference": write_reference}
     if sys.argv[1:] and sys.argv[1] in WRITE:
         sys.exit(WRITE[sys.argv[1]]())
     sys.exit(claims.run(TESTS, [*SETTINGS, "allow_system_table_mods = on"]))

@@ -160,6 +160,19 @@ impl<'c> Build<'c> {
         self.rows = unsafe { scan(self.table, self.index, self.info, true, with, |row, _alive| each(row)) };
     }
 
+    /// Shows the rows of so many blocks that are spread evenly over the table, as the index must have them, each with its block, to `each`.
+    /// Returns whether these are all blocks.
+    pub(crate) fn sample(&self, blocks: u32, mut each: impl FnMut(&IndexRow<'_>, u32)) -> bool {
+        let all = self.table.blocks();
+        let shown = all.min(blocks);
+        for number in 0..shown {
+            let block = (u64::from(number) * u64::from(all) / u64::from(shown)) as u32;
+            // SAFETY: the server's description of the index that it wants built; a block that there is.
+            unsafe { scan_block(self.table, self.index, self.info, block, |row, _alive| each(row, block)) };
+        }
+        shown == all
+    }
+
     /// Waits for the workers; an SQL error if one has failed. Returns what their reports say together, and the sorted
     /// runs that they have written.
     pub(crate) fn wait_for_workers(&mut self) -> (u32, Vec<TempFile>) {
@@ -238,6 +251,35 @@ pub(super) unsafe fn scan<F: FnMut(&IndexRow<'_>, bool)>(
             (&raw mut each).cast::<c_void>(),
             with,
         )
+    }
+}
+
+/// Scans a block of a table for one of its indexes.
+///
+/// # Safety
+/// As [`scan`]; the table has the block.
+unsafe fn scan_block<F: FnMut(&IndexRow<'_>, bool)>(
+    table: Table<'_>,
+    index: Index<'_>,
+    info: *mut pg_sys::IndexInfo,
+    block: u32,
+    mut each: F,
+) {
+    // SAFETY: as in `scan`. Others' scans of the table are not followed, so that it begins where it is to.
+    unsafe {
+        pg_sys::table_index_build_range_scan(
+            table.raw(),
+            index.raw(),
+            info,
+            false,
+            false,
+            false,
+            block,
+            1,
+            Some(collect::<F>),
+            (&raw mut each).cast::<c_void>(),
+            std::ptr::null_mut(),
+        );
     }
 }
 

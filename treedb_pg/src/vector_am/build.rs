@@ -6,16 +6,19 @@
 //! Threads of the backend build the graph: they read memory and call nothing of the server.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pgrx::{check_for_interrupts, pg_sys};
+use treedb_vector::centre::Centre;
 use treedb_vector::graph::{Link, Nodes, NodesMut};
 use treedb_vector::kernel::Kernels;
 use treedb_vector::memory::{Builder, Host, MemoryGraph};
 use treedb_vector::neighbour::{Form, Rotation};
 
+use super::centre::{self, Sample};
 use super::kind::{Element, Kind};
-use super::meta::Meta;
+use super::meta::{Choice, Meta};
 use super::record::{self, Layout, LinkCode, Place, Slots, above, node};
 use super::spilled::{Fetched, SpilledVectors};
 use super::value;
@@ -38,12 +41,6 @@ pub(super) mod phase {
 
 /// After so many rows the memory of the graph is measured again.
 const MEASURED: usize = 512;
-/// By so many vectors, the first, it is decided whether codes tell them apart.
-const SAMPLED: usize = 256;
-/// They do not where vectors have so much more in common than they differ, as the squares of lengths: a code of 8 bits is of the whole
-/// vector. *Measured*, 96 dimensions, cosine, recall at `ef` 20 by codes and by vectors: .68 and .68 at 48, .58 and .68 at 190, .22 and .67
-/// at 770.
-const ALIKE: f64 = 16.0;
 
 /// What an index declares.
 fn declared(index: Index<'_>) -> Meta {
@@ -105,15 +102,23 @@ struct Collecting {
     /// The vectors, if the graph does not have them any more.
     spilled: Option<SpilledVectors>,
     threads: usize,
-    meta: Meta,
+    /// What codes are about, those of the graph if it has any.
+    centre: Option<Arc<Centre>>,
 }
 
 impl Collecting {
-    fn new(meta: &Meta, threads: usize) -> Collecting {
-        let graph = new_graph(meta);
-        let graph = if meta.layout().builds_exactly() { graph.exact() } else { graph };
+    /// For the vectors of a table, of which there is a sample.
+    fn new(meta: &Meta, threads: usize, sample: &Sample) -> Collecting {
+        let centre = sample.centre().map(Arc::new);
+        let mut graph = MemoryGraph::new(meta.kind.metric, meta.dimensions, meta.limits());
+        if meta.layout().builds_exactly() || (centre.is_none() && sample.are_alike()) {
+            graph = graph.exact();
+        }
+        if let Some(centre) = &centre {
+            graph.set_centre(centre.clone());
+        }
         let builder = Builder::new(graph, threads, Backend);
-        Collecting { builder, rows: Vec::new(), spilled: None, threads, meta: *meta }
+        Collecting { builder, rows: Vec::new(), spilled: None, threads, centre }
     }
 
     fn add(&mut self, row: pg_sys::ItemPointerData, vector: &[f32]) {
@@ -121,24 +126,7 @@ impl Collecting {
         if self.builder.add(vector).is_ok() {
             self.rows.push(row);
             self.spilled.iter_mut().for_each(|spilled| spilled.push(vector));
-            if self.rows.len() == SAMPLED {
-                self.build_exactly_if_alike();
-            }
         }
-    }
-
-    /// Begins again with a graph that is built by the vectors, if their codes would not tell them apart.
-    fn build_exactly_if_alike(&mut self) {
-        let graph = self.builder.graph();
-        if !graph.can_forget_vectors() || !are_alike(graph) {
-            return;
-        }
-        let mut exact = Builder::new(new_graph(&self.meta).exact(), self.threads, Backend);
-        for node in 0..graph.len() as u32 {
-            let added = exact.add(graph.vector(node));
-            debug_assert!(added.is_ok(), "the vector is in a graph already");
-        }
-        self.builder = exact;
     }
 
     /// Puts the vectors into a temporary file; false if they are there already, or if the graph is built by them.
@@ -163,35 +151,10 @@ impl Collecting {
         bytes > maintenance_memory() || graph.is_full()
     }
 
-    fn finish(mut self) -> Collected {
-        if self.rows.len() < SAMPLED {
-            self.build_exactly_if_alike();
-        }
-        let Collecting { builder, rows, spilled, threads, .. } = self;
-        Collected { graph: builder.finish(), rows, spilled, threads }
+    fn finish(self) -> Collected {
+        let Collecting { builder, rows, spilled, threads, centre } = self;
+        Collected { graph: builder.finish(), rows, spilled, threads, centre }
     }
-}
-
-/// An empty graph of codes.
-fn new_graph(meta: &Meta) -> MemoryGraph {
-    MemoryGraph::new(meta.kind.metric, meta.dimensions, meta.limits())
-}
-
-/// Whether the vectors of a graph have far more in common than they differ: those of places that are near each other and far from zero.
-fn are_alike(graph: &MemoryGraph) -> bool {
-    let count = graph.len() as f64;
-    let (mut mean, mut squares) = (Vec::new(), 0.0);
-    for node in 0..graph.len() as u32 {
-        let (vector, unit) = (graph.vector(node), graph.unit(node));
-        mean.resize(vector.len(), 0.0);
-        for (sum, element) in mean.iter_mut().zip(vector) {
-            let element = f64::from(element * unit);
-            *sum += element / count;
-            squares += element * element / count;
-        }
-    }
-    let common: f64 = mean.iter().map(|element| element * element).sum();
-    common > ALIKE * (squares - common)
 }
 
 /// A graph in memory, and the rows of its nodes.
@@ -202,6 +165,8 @@ struct Collected {
     spilled: Option<SpilledVectors>,
     /// Threads that write its slots, the calling one among them.
     threads: usize,
+    /// See [`Collecting::centre`].
+    centre: Option<Arc<Centre>>,
 }
 
 /// Writes the slots of one kind to new pages; remembers the last one if it has free slots.
@@ -264,13 +229,19 @@ struct Prepared<'g> {
     graph: &'g MemoryGraph,
     form: Form,
     rotation: &'g Rotation,
+    centre: Option<&'g Centre>,
     /// Those that need work, one after another; none if there is no memory for them.
     all: Vec<f32>,
 }
 
 impl<'g> Prepared<'g> {
-    fn new(graph: &'g MemoryGraph, form: Form, rotation: &'g Rotation, is_spilled: bool) -> Self {
-        let mut prepared = Prepared { graph, form, rotation, all: Vec::new() };
+    fn new(
+        graph: &'g MemoryGraph,
+        form: Form,
+        (rotation, centre): (&'g Rotation, Option<&'g Centre>),
+        is_spilled: bool,
+    ) -> Self {
+        let mut prepared = Prepared { graph, form, rotation, centre, all: Vec::new() };
         let count = graph.len() * form.dimensions;
         if !is_spilled && form.of_units && graph.bytes() + size_of::<f32>() * count <= maintenance_memory() {
             prepared.all.reserve_exact(count);
@@ -293,7 +264,7 @@ impl<'g> Prepared<'g> {
         let (at, unit) = (out.len(), self.graph.unit(node));
         // As [`Layout::vector`] reads it.
         out.extend(vector.iter().map(|element| element * unit));
-        self.form.prepare(self.rotation, out.get_mut(at..).unwrap_or_default());
+        record::prepare(self.form, self.rotation, self.centre, out.get_mut(at..).unwrap_or_default());
     }
 
     /// The vector of a node.
@@ -328,6 +299,8 @@ struct NodeSlots<'g> {
     layout: Layout,
     kernels: Kernels,
     rotation: &'g Rotation,
+    /// What the codes of the graph are about.
+    graph_centre: Option<&'g Centre>,
     prepared: Option<Prepared<'g>>,
     /// The vectors that slots are made of now, if the graph does not have them.
     fetched: Option<Fetched>,
@@ -353,6 +326,26 @@ impl NodeSlots<'_> {
     /// The number that a node of the graph has in the index.
     fn number(&self, node: u32) -> u32 {
         self.layout.node(self.place(Slots::Nodes, 1, node as usize)).unwrap_or(0)
+    }
+
+    /// The score of a link, as the pages have it: where nodes have their vectors, that of these.
+    fn score(&self, score: f32) -> f32 {
+        match self.graph_centre.filter(|_| self.layout.exact) {
+            Some(centre) => centre::metric_score(self.layout.metric, centre, score),
+            None => score,
+        }
+    }
+
+    /// The score of two vectors that are prepared.
+    fn prepared_score(&self, prepared: &Prepared<'_>, a: &[f32], b: &[f32]) -> f32 {
+        let metric = self.layout.metric;
+        match prepared.centre.filter(|_| prepared.form.of_units) {
+            // They are differences from it.
+            Some(centre) => {
+                centre::metric_score(metric, centre, Centre::SCORES.score(&self.kernels, a, b, 1.0))
+            }
+            None => metric.score(&self.kernels, a, b, 1.0),
+        }
     }
 
     /// The vector of a node.
@@ -406,7 +399,7 @@ impl NodeSlots<'_> {
         for link in &*links {
             let node = self.number(link.node);
             let Some((prepared, own)) = &own else {
-                record::push_link(&Link { node, score: link.score }, &mut slot);
+                record::push_link(&Link { node, score: self.score(link.score) }, &mut slot);
                 if let Some(LinkCode::Bits(_)) = layout.code {
                     slot.extend_from_slice(graph.coded(link.node).codes);
                 }
@@ -414,7 +407,7 @@ impl NodeSlots<'_> {
             };
             // A rotation keeps scores, but for the last bits.
             let other = self.prepared_vector(prepared, link.node);
-            let score = layout.metric.score(&self.kernels, own, &other, 1.0);
+            let score = self.prepared_score(prepared, own, &other);
             record::push_link(&Link { node, score }, &mut slot);
             prepared.form.code_of(&self.kernels, self.rotation, &other, own, difference, &mut slot);
         }
@@ -465,7 +458,7 @@ impl NodeSlots<'_> {
 /// Writes an index with the nodes of a graph in memory. Blocks 1 and following have the nodes in their order; the
 /// vectors come next, then the links above level 0.
 fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
-    let Collected { graph, rows, mut spilled, threads } = collected;
+    let Collected { graph, rows, mut spilled, threads, centre } = collected;
     let (graph, rows) = (&graph, rows.as_slice());
     let layout = meta.layout();
     let pages = |count: usize, slots: Slots| count.div_ceil(layout.per_page(slots)) as u32;
@@ -473,8 +466,13 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
     let vectors = if layout.exact { 0 } else { rows.len() };
     let above_from = vectors_from + pages(vectors, Slots::Vectors);
     let (kernels, rotation) = (Kernels::best(), Rotation::new(layout.dimensions));
+    // The graph may have had one to be built by only.
+    let kept_centre = centre.filter(|_| layout.may_have_centre());
     let prepared = match layout.code {
-        Some(LinkCode::Estimate(form)) => Some(Prepared::new(graph, form, &rotation, spilled.is_some())),
+        Some(LinkCode::Estimate(form)) => {
+            let by = (&rotation, kept_centre.as_deref());
+            Some(Prepared::new(graph, form, by, spilled.is_some()))
+        }
         _ => None,
     };
     let rotation = &rotation;
@@ -485,6 +483,7 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
         layout,
         kernels,
         rotation,
+        graph_centre: graph.centre().map(Arc::as_ref),
         prepared,
         fetched: None,
         vectors_from,
@@ -539,7 +538,8 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
             let Ok(()) = graph.scored_links(node, level, &mut links);
             put(&mut slot, above::COUNT, &(links.len() as u32).to_le_bytes());
             for Link { node, score } in &links {
-                record::push_link(&Link { node: slots.number(*node), score: *score }, &mut slot);
+                let link = Link { node: slots.number(*node), score: slots.score(*score) };
+                record::push_link(&link, &mut slot);
             }
             out.add(slot);
         }
@@ -549,6 +549,18 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
     let Ok(root) = graph.root();
     meta.entry = entry.map(|(node, level)| (slots.number(node), level));
     meta.root = root.map(|node| slots.number(node));
+    if rows.len() >= centre::ENOUGH {
+        meta.choice = Choice::Made;
+    }
+    if let Some(centre) = &kept_centre {
+        pgrx::debug1!(
+            "the vectors of index \"{}\" are much alike: their codes are about a centre",
+            index.shown()
+        );
+        let mut page = Page::extend(index, Fork::Main);
+        meta.set_centre(page.block(), Choice::Made);
+        centre::init_page(page.bytes_mut(), centre);
+    }
     let mut page = Page::overwrite(index, 0);
     meta.init(page.bytes_mut());
 }
@@ -624,7 +636,8 @@ pub(super) fn build(build: &mut Build<'_>) -> u64 {
         corrupted(&index.shown(), 0, "expected an empty relation to build an index in, found pages");
     }
     let meta = declared(index);
-    let collecting = Some(Collecting::new(&meta, build.threads()));
+    let sample = Sample::of_build(build, &meta);
+    let collecting = Some(Collecting::new(&meta, build.threads(), &sample));
     let mut target = Target { index, meta, collecting, writer: None, count: 0, vectors: Vec::new() };
     report_phase(phase::GRAPH);
     build.scan(|row| target.add(row));

@@ -1,12 +1,13 @@
 //! `treedb.check` of an index of this access method: links go both ways and have the codes of
-//! what they lead to, every linked node is reached, nodes and vectors agree, and every row that a snapshot sees has a node.
+//! what they lead to, nodes those of their vectors, every linked node is reached, nodes and vectors agree, and every row that a snapshot sees has a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use pgrx::check_for_interrupts;
 use treedb_vector::graph;
 
-use super::record::{self, Slots, node};
+use super::meta::Choice;
+use super::record::{self, Place, Slots, node};
 use super::value;
 use super::writer::Writer;
 use crate::pages::check::Problems;
@@ -22,14 +23,29 @@ fn codes_agree(writer: &Writer<'_>, node: u32) -> bool {
     check_for_interrupts!();
     let slot = writer.graph.node(node, <[u8]>::to_vec);
     let (mut own, mut other, mut difference, mut wanted) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let centre = writer.graph.centre.as_deref();
     layout.vector(&slot, &mut own);
-    kept.prepare(&rotation, &mut own);
+    kept.prepare(&rotation, centre, &mut own);
     layout.links(Slots::Nodes, &slot, node::COUNT).all(|(link, code)| {
         writer.graph.node(link.node, |slot| layout.vector(slot, &mut other));
-        kept.prepare(&rotation, &mut other);
+        kept.prepare(&rotation, centre, &mut other);
         wanted.clear();
         kept.append(&rotation, &other, &own, &mut difference, &mut wanted);
         kept.is_same(code, &wanted)
+    })
+}
+
+/// Whether a node has the codes of its vector, which is at a place.
+fn own_codes_agree(writer: &Writer<'_>, node: u32, place: Place) -> bool {
+    let (graph, mut vector) = (&writer.graph, Vec::new());
+    let layout = &graph.layout;
+    graph.read(Slots::Vectors, place, |slot| record::elements(slot, layout.dimensions, &mut vector));
+    let Ok(unit) = layout.metric.check(&vector, layout.dimensions) else { return false };
+    let mut codes = vec![0; vector.len()];
+    let factors = graph.encode(&vector, unit, &mut codes);
+    graph.node(node, |slot| {
+        let found = layout.coded(slot);
+        found.codes == codes && found.factors == factors
     })
 }
 
@@ -52,7 +68,9 @@ pub(crate) fn check(table: &OpenTable, index: Index<'_>, heapallindexed: bool, p
     for damage in damage {
         problems.report(|| format!("the graph is not whole: {damage:?}"));
     }
-    for node in &linked {
+    // Codes are to be made anew by the next writer: until then some are about what they were about before.
+    let has_codes = writer.graph.meta.choice != Choice::Recoding;
+    for node in linked.iter().filter(|_| has_codes) {
         if !codes_agree(&writer, *node) {
             let at = layout.place(*node);
             problems.report(|| {
@@ -70,6 +88,11 @@ pub(crate) fn check(table: &OpenTable, index: Index<'_>, heapallindexed: bool, p
             let at = layout.place(node);
             problems
                 .report(|| format!("the vector of slot {} of block {} is another row's", at.slot, at.block));
+        } else if has_codes && !own_codes_agree(&writer, node, place) {
+            let at = layout.place(node);
+            problems.report(|| {
+                format!("the codes of slot {} of block {} are not its vector's", at.slot, at.block)
+            });
         }
     }
     if !heapallindexed || !index.is_valid() {

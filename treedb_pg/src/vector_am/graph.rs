@@ -8,11 +8,15 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 use pgrx::{check_for_interrupts, pg_sys};
-use treedb_vector::code::{self, Coded};
+use treedb_vector::centre::Centre;
+use treedb_vector::code::{self, Coded, Factors};
+use treedb_vector::element::Element;
 use treedb_vector::graph::{Estimate, Nodes, Scored};
 use treedb_vector::kernel::Kernels;
+use treedb_vector::metric::Metric;
 use treedb_vector::neighbour::{Rotation, Seen, Turned};
 
+use super::centre;
 use super::meta::Meta;
 use super::record::{self, Layout, LinkCode, Place, Slots, above, node};
 use super::upper::Upper;
@@ -27,6 +31,8 @@ pub(super) struct Graph<'i> {
     pub(super) meta: Meta,
     pub(super) layout: Layout,
     pub(super) kernels: Kernels,
+    /// What codes are about, if not about zero.
+    pub(super) centre: Option<Rc<Centre>>,
     known: Rc<Known>,
     /// A scan reads it: searches may go by what this backend remembers of the levels above 0, and scores under cosine are
     /// distances.
@@ -69,7 +75,7 @@ impl Hasher for NodeHasher {
 
 /// What a backend knows of an index.
 #[derive(Default)]
-struct Known {
+pub(super) struct Known {
     /// Where its pages were last.
     recent: RefCell<RecentBuffers>,
     upper: RefCell<Upper>,
@@ -77,6 +83,7 @@ struct Known {
     places: RefCell<Vec<Option<usize>>>,
     work: RefCell<Work>,
     rotation: RefCell<Option<(usize, Rc<Rotation>)>>,
+    pub(super) centre: RefCell<centre::Read>,
 }
 
 impl Known {
@@ -151,8 +158,36 @@ impl<'i> Graph<'i> {
     }
 
     fn of(index: Index<'i>, meta: Meta, layout: Layout, known: Rc<Known>) -> Graph<'i> {
-        let kernels = Kernels::best();
-        Graph { index, meta, layout, kernels, known, for_scan: false, rows: RefCell::default() }
+        let (kernels, centre) = (Kernels::best(), centre::of(index, &meta, &known));
+        Graph { index, meta, layout, kernels, centre, known, for_scan: false, rows: RefCell::default() }
+    }
+
+    /// Reads the centre again that the meta page names now.
+    pub(super) fn begin_centre(&mut self) {
+        self.centre = centre::of(self.index, &self.meta, &self.known);
+    }
+
+    /// What scores of codes are in the order of.
+    fn scores_of(&self) -> Metric {
+        if self.centre.is_some() { Centre::SCORES } else { self.layout.metric }
+    }
+
+    /// Writes the codes of a vector over `codes`; `unit` is what makes it of length 1 where only its direction counts.
+    pub(super) fn encode(&self, vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
+        match &self.centre {
+            Some(centre) => centre.encode(vector, unit, &mut self.known.work.borrow_mut().vector, codes),
+            None => code::encode_for(self.layout.metric, Element::Float32, vector, unit, codes),
+        }
+    }
+
+    /// The same of a vector that is looked for.
+    pub(super) fn encode_query(&self, vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
+        match &self.centre {
+            Some(centre) => {
+                centre.encode_query(vector, unit, &mut self.known.work.borrow_mut().vector, codes)
+            }
+            None => self.encode(vector, unit, codes),
+        }
     }
 
     /// Lets searches go by what this backend remembers of the levels above 0. That may be out of date when the index has
@@ -181,10 +216,17 @@ impl<'i> Graph<'i> {
         }
     }
 
-    /// Rotates the direction of a query, if that is done once for all nodes.
+    /// Rotates the direction of a query, or its difference from the centre, if that is done once for all nodes.
     pub(super) fn turn(&self, direction: &[f32], turned: &mut Turned) {
         if self.layout.code.is_some_and(LinkCode::is_prepared) {
-            turned.turn(&self.kernels, &self.rotation(), direction.iter().copied());
+            let (kernels, rotation) = (&self.kernels, self.rotation());
+            match &self.centre {
+                Some(centre) => {
+                    let pairs = direction.iter().zip(centre.elements());
+                    turned.turn(kernels, &rotation, pairs.map(|(element, centre)| element - centre));
+                }
+                None => turned.turn(kernels, &rotation, direction.iter().copied()),
+            }
         }
     }
 
@@ -309,7 +351,18 @@ impl<'i> Graph<'i> {
 
     /// How far two vectors are from each other, which are as [`Layout::vector`] reads them.
     pub(super) fn between(&self, a: &[f32], b: &[f32]) -> f32 {
-        self.meta.kind.metric.score(&self.kernels, a, b, 1.0)
+        let metric = self.layout.metric;
+        match &self.centre {
+            // These are differences from it, and scores those of codes of them.
+            Some(centre) if !self.layout.exact => match metric {
+                Metric::InnerProduct => {
+                    let dot = |a: &[f32], b: &[f32]| (self.kernels.dot)(a, b);
+                    -2.0 * (dot(a, b) + dot(centre.elements(), a) + dot(centre.elements(), b))
+                }
+                _ => Centre::SCORES.score(&self.kernels, a, b, 1.0),
+            },
+            _ => metric.score(&self.kernels, a, b, 1.0),
+        }
     }
 
     /// The score of a node above level 0, whose vector is remembered from now on.
@@ -326,8 +379,15 @@ impl<'i> Graph<'i> {
         if !is_there {
             return f32::INFINITY;
         }
-        self.known.upper.borrow_mut().add_vector(&self.layout, node, vector);
-        self.between(vector, query.direction)
+        self.known.upper.borrow_mut().add_vector((&self.layout, self.centre.as_deref()), node, vector);
+        // What is remembered of the others is in this order.
+        let metric = if self.layout.compares_codes() { self.scores_of() } else { self.layout.metric };
+        metric.score(&self.kernels, vector, query.direction, 1.0)
+    }
+
+    /// What vectors that are remembered are compared by.
+    fn by(&self) -> (&Layout, &Kernels, Metric) {
+        (&self.layout, &self.kernels, self.scores_of())
     }
 
     /// A scan's query, if searches go by what is remembered of the levels above 0. With estimates, only nodes of these are asked for
@@ -415,7 +475,8 @@ impl Nodes for Graph<'_> {
     fn entry(&self) -> Result<Option<(u32, u8)>, Infallible> {
         let Meta { entry, generation, .. } = Meta::on(self.index, &self.page_again(0));
         if self.for_scan {
-            self.known.upper.borrow_mut().begin((self.index.file_number(), generation));
+            let centre = self.meta.centre.map_or(0, |centre| centre.number);
+            self.known.upper.borrow_mut().begin((self.index.file_number(), generation, centre));
         }
         Ok(entry)
     }
@@ -462,7 +523,7 @@ impl Nodes for Graph<'_> {
         if let Some(query) = self.remembering(query) {
             let upper = self.known.upper.borrow();
             if let Some(place) = upper.find(&self.layout, node) {
-                return Ok(upper.score(&self.layout, &self.kernels, query, place));
+                return Ok(upper.score(self.by(), query, place));
             }
             drop(upper);
             return Ok(self.score_above(query, node));
@@ -477,7 +538,7 @@ impl Nodes for Graph<'_> {
                 self.between(own, query.direction)
             }
             (Some(_), Some(query)) => {
-                code::score(metric, &self.kernels, self.layout.coded(slot), query.coded)
+                code::score(self.scores_of(), &self.kernels, self.layout.coded(slot), query.coded)
             }
         }))
     }
@@ -501,7 +562,7 @@ impl Nodes for Graph<'_> {
         places.extend(nodes.iter().map(|node| self.known.upper.borrow().find(&self.layout, *node)));
         for (node, place) in nodes.iter().zip(&*places) {
             out.push(match place {
-                Some(place) => self.known.upper.borrow().score(&self.layout, &self.kernels, query, *place),
+                Some(place) => self.known.upper.borrow().score(self.by(), query, *place),
                 None => self.score_above(query, *node),
             });
         }
@@ -516,8 +577,7 @@ impl Nodes for Graph<'_> {
     ) -> Result<(), Infallible> {
         check_for_interrupts!();
         let is_remembered = self.remembering(query).is_some_and(|query| {
-            let by = (&self.layout, &self.kernels);
-            self.known.upper.borrow_mut().scored_links(by, query, (node, level), (links, scores))
+            self.known.upper.borrow_mut().scored_links(self.by(), query, (node, level), (links, scores))
         });
         if !is_remembered {
             self.links(node, level, links)?;

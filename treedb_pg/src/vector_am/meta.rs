@@ -3,7 +3,7 @@
 //! | offset in the payload | size | what |
 //! |---|---|---|
 //! | 0 | 4 | magic "TDBh" |
-//! | 4 | 2 | version, 3 |
+//! | 4 | 2 | version: 4, or 3, whose meta page ends with the generation |
 //! | 6 | 2 | kind: metric and type of the column, as support function 1 returns it |
 //! | 8 | 2 | dimensions |
 //! | 10 | 2 | `m`: links that a new node gets |
@@ -13,6 +13,9 @@
 //! | 20 | 4 | the root of the tree that keeps level 0 in one piece, 0 for none |
 //! | 24 | 12 | for each kind of slots the block where the list of pages with free ones begins, 0 for none |
 //! | 36 | 4 | generation: a number that changes when links above level 0 do, or where searches begin |
+//! | 40 | 4 | the block of the centre that codes are about, 0 for none: codes are about zero |
+//! | 44 | 4 | a number that no other centre has had in these files |
+//! | 48 | 2 | 1 as long as a centre may still be chosen, 2 while codes are made anew because one was, otherwise 0 |
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -28,10 +31,31 @@ use crate::shim::relation::Index;
 use crate::shim::vector_options::MOST_LINKS;
 
 /// Version of the page format.
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
+/// The same without a centre, and without what the meta page says of it.
+const WITHOUT_CENTRE: u16 = 3;
 /// Meta pages of this access method.
 const FORMAT: Format =
-    Format { magic: *b"TDBh", versions: VERSION..=VERSION, name: "a meta page of treedb_hnsw" };
+    Format { magic: *b"TDBh", versions: WITHOUT_CENTRE..=VERSION, name: "a meta page of treedb_hnsw" };
+
+/// The centre of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CentreAt {
+    pub(super) block: u32,
+    /// No other centre has had it in these files.
+    pub(super) number: u32,
+}
+
+/// How far the choice of a centre is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// There is one, or there will be none.
+    Made,
+    /// The index has too few vectors to tell.
+    Open,
+    /// One was chosen, and some codes may still be about zero.
+    Recoding,
+}
 
 /// What the meta page says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,14 +70,37 @@ pub(super) struct Meta {
     rooms: [u32; 3],
     /// What a backend remembers of the levels above 0 is of one generation.
     pub(super) generation: u32,
+    /// What codes are about, if not about zero.
+    pub(super) centre: Option<CentreAt>,
+    pub(super) choice: Choice,
+    version: u16,
 }
 
 impl Meta {
     /// Of an empty index.
     pub(super) fn new(kind: Kind, dimensions: usize, m: usize, ef_construction: usize) -> Meta {
         // Another one each time: a truncation in the transaction that has made the table keeps the files.
-        let generation = RandomState::new().build_hasher().finish() as u32;
-        Meta { kind, dimensions, m, ef_construction, entry: None, root: None, rooms: [0; 3], generation }
+        let generation = random();
+        let meta = Meta {
+            kind,
+            dimensions,
+            m,
+            ef_construction,
+            entry: None,
+            root: None,
+            rooms: [0; 3],
+            generation,
+            centre: None,
+            choice: Choice::Made,
+            version: VERSION,
+        };
+        let choice = if meta.layout().may_have_centre() { Choice::Open } else { Choice::Made };
+        Meta { choice, ..meta }
+    }
+
+    /// Makes the codes be about a centre.
+    pub(super) fn set_centre(&mut self, block: u32, choice: Choice) {
+        (self.centre, self.choice) = (Some(CentreAt { block, number: random() }), choice);
     }
 
     /// What the meta page of an index says.
@@ -73,6 +120,11 @@ impl Meta {
             return Err(Damage::new("a number of dimensions and of links", found));
         }
         let some = |node: u32| (node != 0).then_some(node);
+        let version = word(4);
+        let (centre, choice) = match version {
+            WITHOUT_CENTRE => (None, 0),
+            _ => (some(int(40)).map(|block| CentreAt { block, number: int(44) }), word(48)),
+        };
         Ok(Meta {
             kind,
             dimensions: word(8).into(),
@@ -82,6 +134,14 @@ impl Meta {
             root: some(int(20)),
             rooms: [int(24), int(28), int(32)],
             generation: int(36),
+            centre,
+            choice: match choice {
+                0 => Choice::Made,
+                1 => Choice::Open,
+                2 => Choice::Recoding,
+                other => return Err(Damage::new("what is known of a centre", other)),
+            },
+            version,
         })
     }
 
@@ -95,11 +155,22 @@ impl Meta {
             self.ef_construction as u16,
             u16::from(level),
         ];
-        let mut bytes = FORMAT.start(VERSION).to_vec();
+        let mut bytes = FORMAT.start(self.version).to_vec();
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         let ints = [entry, self.root.unwrap_or(0)];
         let ints = ints.iter().chain(&self.rooms).chain([&self.generation]);
         bytes.extend(ints.flat_map(|int| int.to_le_bytes()));
+        // What follows is in the hole of a page of the version before.
+        if self.version != WITHOUT_CENTRE {
+            let CentreAt { block, number } = self.centre.unwrap_or(CentreAt { block: 0, number: 0 });
+            bytes.extend([block, number].iter().flat_map(|int| int.to_le_bytes()));
+            let choice: u16 = match self.choice {
+                Choice::Made => 0,
+                Choice::Open => 1,
+                Choice::Recoding => 2,
+            };
+            bytes.extend(choice.to_le_bytes());
+        }
         (HEADER, bytes)
     }
 
@@ -127,4 +198,9 @@ impl Meta {
     pub(super) fn limits(&self) -> Limits {
         Limits { links: self.m, links_below: self.layout().most_below, ef: self.ef_construction }
     }
+}
+
+/// A random number.
+fn random() -> u32 {
+    RandomState::new().build_hasher().finish() as u32
 }

@@ -10,6 +10,7 @@
 //! | [`upper`] | what a backend remembers of the levels above 0 |
 //! | [`writer`] | changing it: inserts, removals, free slots |
 //! | [`build`] | building an index from a table |
+//! | [`centre`] | what codes are about where vectors are much alike |
 //! | [`spilled`] | vectors of a build that has no memory for them |
 //! | [`scan`] | reading rows by distance |
 //! | [`vacuum`] | removing nodes of rows that are gone |
@@ -32,6 +33,7 @@ use crate::shim::relation::{Index, Relation, Table};
 use crate::shim::vacuum::Vacuum;
 
 mod build;
+mod centre;
 mod check;
 mod graph;
 mod kind;

@@ -18,6 +18,10 @@
 //! | then | 4 | what the vector is to be multiplied with before it is compared: under cosine, what makes it of length 1 |
 //! | then | 4 d | its elements |
 //!
+//! Codes of 8 bits are of differences from the index's centre, if it has one ([`treedb_vector::centre`]), which is on a page of its own: the
+//! elements, 4 bytes each. Scores are those of such codes then. Under cosine, the products of links with the node's own vector are with its
+//! difference from the centre.
+//!
 //! Links have no codes (so that `l` is 8) under L1 distance, which codes say nothing about; of vectors of few dimensions, which
 //! they could not tell apart; and where too few with codes would fit beside the elements. How many links `n` a node has room
 //! for [`Layout::new`] decides from `d` and `m`. A node whose links have no codes has codes of 8 bits instead of the elements
@@ -45,6 +49,7 @@
 //! Integers are little-endian. A node's number is its page's block times the number of nodes of a page, plus its slot.
 
 use pgrx::pg_sys;
+use treedb_vector::centre::Centre;
 use treedb_vector::code::{Coded, Factors, code_bytes, encode_for};
 use treedb_vector::element::Element;
 use treedb_vector::graph::Link;
@@ -128,10 +133,10 @@ impl LinkCode {
         matches!(self, LinkCode::Estimate(form) if form.of_units)
     }
 
-    /// A vector as [`LinkCode::append`] needs it.
-    pub(super) fn prepare(self, rotation: &Rotation, vector: &mut [f32]) {
+    /// A vector as [`LinkCode::append`] needs it: if it is rotated, as its difference from the index's centre.
+    pub(super) fn prepare(self, rotation: &Rotation, centre: Option<&Centre>, vector: &mut [f32]) {
         if let LinkCode::Estimate(form) = self {
-            form.prepare(rotation, vector);
+            prepare(form, rotation, centre, vector);
         }
     }
 
@@ -158,6 +163,17 @@ impl LinkCode {
             LinkCode::Estimate(form) => form.is_same(a, b),
             LinkCode::Bits(_) => a == b,
         }
+    }
+}
+
+/// The same of codes of this form.
+pub(super) fn prepare(form: Form, rotation: &Rotation, centre: Option<&Centre>, vector: &mut [f32]) {
+    if form.of_units {
+        // Products with the code of a difference are kept beside it; they are the more exact the shorter the vectors are.
+        for (element, centre) in vector.iter_mut().zip(centre.map_or(&[][..], Centre::elements)) {
+            *element -= centre;
+        }
+        form.prepare(rotation, vector);
     }
 }
 
@@ -230,6 +246,12 @@ impl Layout {
         self.dimensions <= EXACT
     }
 
+    /// What the pages have of vectors can be about a centre: codes of 8 bits, or products of links under cosine.
+    pub(super) fn may_have_centre(&self) -> bool {
+        let has_codes = !self.exact || self.code.is_some_and(LinkCode::is_prepared);
+        has_codes && Centre::is_for(self.metric, Element::Float32)
+    }
+
     /// Where only the way to the nearest ones is looked for, vectors are compared by codes of 8 bits, or of bits. Not where lengths
     /// count: codes do not tell vectors apart that have much in common.
     pub(super) fn compares_codes(&self) -> bool {
@@ -288,7 +310,7 @@ impl Layout {
     }
 
     /// Reads the vector of a node over `out`, of length 1 where only its direction counts: its elements, or what its codes
-    /// stand for.
+    /// stand for, which is their difference from the index's centre, if it has one.
     pub(super) fn vector(&self, node: &[u8], out: &mut Vec<f32>) {
         out.clear();
         if self.metric.is_of_bits() {

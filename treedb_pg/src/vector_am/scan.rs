@@ -22,12 +22,12 @@ use std::collections::{BinaryHeap, HashSet};
 
 use pgrx::pg_sys;
 use treedb_vector::code::{self, Coded, Factors};
-use treedb_vector::element::Element;
 use treedb_vector::graph::Walk;
 use treedb_vector::neighbour::Turned;
 
+use super::centre::MOST_RECODED;
 use super::graph::{Graph, Query, Rows};
-use super::meta::Meta;
+use super::meta::{Choice, Meta};
 use super::record::{self, Layout};
 use super::value;
 use crate::shim::buffer;
@@ -178,7 +178,7 @@ impl Memory {
 #[derive(Default)]
 pub(super) struct State {
     progress: Progress,
-    /// What the index is, which does not change.
+    /// What the index is, which does not change while this searches for one vector.
     opened: Option<(Meta, Layout)>,
     /// The scan has an order.
     ordered: bool,
@@ -223,6 +223,10 @@ impl State {
 
     /// Begins again.
     pub(super) fn rescan(&mut self, index: Index<'_>, target: Target<'_>) {
+        // Only what codes are about may have changed.
+        if self.opened.is_some_and(|(meta, _)| meta.choice != Choice::Made) {
+            self.opened = None;
+        }
         let (meta, layout) = self.opened(index);
         self.memory.clear();
         (self.progress, self.farthest, self.returned) = (Progress::Before, None, 0);
@@ -235,7 +239,7 @@ impl State {
                     direction.extend(vector.iter().map(|element| element * unit));
                     self.squares = metric.squares(&graph.kernels, vector);
                     codes.resize(code::code_bytes(metric, vector.len()), 0);
-                    self.factors = code::encode_for(metric, Element::Float32, vector, unit, codes);
+                    self.factors = graph.encode_query(vector, unit, codes);
                     graph.turn(direction, turned);
                 }
                 // It has no direction: its distance from every row is NaN.
@@ -312,7 +316,10 @@ impl State {
         }
         let first = ef.saturating_sub(self.returned);
         self.is_final = graph.layout.finds_in_order();
-        let (ranked, wanted) = if self.is_final {
+        let (ranked, wanted) = if graph.meta.choice == Choice::Recoding {
+            // Some codes are about what they were about before: all nodes are compared by their vectors.
+            (2 * MOST_RECODED, 2 * MOST_RECODED)
+        } else if self.is_final {
             let at_once =
                 first.saturating_sub(ahead).max(self.returned / AT_ONCE).max(ahead.clamp(1, AT_LEAST));
             (at_once, ahead + at_once)

@@ -9,9 +9,11 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
+use treedb_vector::centre::Centre;
 use treedb_vector::code::{self, Coded, Factors, code_bytes};
 use treedb_vector::element::Element;
 use treedb_vector::kernel::{self, Kernels};
+use treedb_vector::metric::Metric;
 
 use super::graph::{NodeHasher, Query};
 use super::record::Layout;
@@ -19,8 +21,11 @@ use super::record::Layout;
 /// Bytes that a backend remembers of an index. Those of the highest levels, which every search needs, come first.
 const MOST: usize = 16 << 20;
 
-/// A generation of an index: the number of its files, and of their changes.
-pub(super) type Generation = (u32, u32);
+/// A generation of an index: the number of its files, and of their changes, and that of the centre that codes are about, 0 for none.
+pub(super) type Generation = (u32, u32, u32);
+
+/// What vectors are compared by; the metric is that of the scores of codes.
+type By<'b> = (&'b Layout, &'b Kernels, Metric);
 
 /// What is remembered of an index.
 #[derive(Default)]
@@ -83,11 +88,11 @@ impl Upper {
     }
 
     /// How far the vector at a place is from a query.
-    pub(super) fn score(&self, layout: &Layout, kernels: &Kernels, query: &Query<'_>, place: usize) -> f32 {
+    pub(super) fn score(&self, (layout, kernels, scores_of): By<'_>, query: &Query<'_>, place: usize) -> f32 {
         if layout.compares_codes() {
             let factors = self.factors.get(place).copied().unwrap_or_default();
             let coded = Coded { factors, codes: self.codes(layout, place) };
-            code::score(layout.metric, kernels, coded, query.coded)
+            code::score(scores_of, kernels, coded, query.coded)
         } else {
             layout.metric.score(kernels, self.vector(layout, place), query.direction, 1.0)
         }
@@ -110,7 +115,7 @@ impl Upper {
     /// Writes the links of a node in a level over `links`, and their scores over `scores`; false if not all of that is remembered.
     pub(super) fn scored_links(
         &mut self,
-        (layout, kernels): (&Layout, &Kernels),
+        by: By<'_>,
         query: &Query<'_>,
         (node, level): (u32, u8),
         (links, scores): (&mut Vec<u32>, &mut Vec<f32>),
@@ -129,11 +134,11 @@ impl Upper {
         }
         let places = self.linked_at.get(range).unwrap_or(&[]);
         // All are asked for before the first of them is needed.
-        places.iter().for_each(|place| self.prefetch(layout, *place as usize));
+        places.iter().for_each(|place| self.prefetch(by.0, *place as usize));
         links.clear();
         links.extend_from_slice(linked);
         scores.clear();
-        scores.extend(places.iter().map(|place| self.score(layout, kernels, query, *place as usize)));
+        scores.extend(places.iter().map(|place| self.score(by, query, *place as usize)));
         true
     }
 
@@ -145,7 +150,12 @@ impl Upper {
     }
 
     /// Remembers the vector of a node, of length 1 where only its direction counts.
-    pub(super) fn add_vector(&mut self, layout: &Layout, node: u32, vector: &[f32]) {
+    pub(super) fn add_vector(
+        &mut self,
+        (layout, centre): (&Layout, Option<&Centre>),
+        node: u32,
+        vector: &[f32],
+    ) {
         let codes = code_bytes(layout.metric, layout.dimensions);
         let bytes = if layout.compares_codes() { codes } else { size_of_val(vector) };
         if vector.len() != layout.dimensions || self.places.contains_key(&node) || !self.take(bytes) {
@@ -156,7 +166,10 @@ impl Upper {
             let from = self.codes.len();
             self.codes.resize(from + codes, 0);
             let place = self.codes.get_mut(from..).unwrap_or_default();
-            self.factors.push(code::encode_for(layout.metric, Element::Float32, vector, 1.0, place));
+            self.factors.push(match centre {
+                Some(centre) => centre.encode(vector, 1.0, &mut Vec::new(), place),
+                None => code::encode_for(layout.metric, Element::Float32, vector, 1.0, place),
+            });
         } else {
             self.floats.extend_from_slice(vector);
         }

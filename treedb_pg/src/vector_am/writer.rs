@@ -14,12 +14,14 @@ use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 
 use pgrx::{check_for_interrupts, pg_sys};
+use treedb_vector::centre::Centre;
 use treedb_vector::code::{self, Coded};
-use treedb_vector::element::Element;
 use treedb_vector::graph::{self, Estimate, Hashed, Link, Nodes, NodesMut, Scratch, TIED, Walk};
 use treedb_vector::neighbour::Turned;
 
+use super::centre;
 use super::graph::{Graph, NodeHasher, Query, checked};
+use super::meta::Choice;
 use super::record::{self, Layout, Place, Slots, node};
 use super::scan::MOST_SPARE;
 use crate::pages::allocate::{allocate, is_unused};
@@ -32,7 +34,7 @@ use crate::shim::relation::Index;
 use crate::shim::wal::{PageImage, Part, Write, write};
 
 /// Parts of pages to be written, by blocks.
-type Parts = BTreeMap<u32, PageParts>;
+pub(super) type Parts = BTreeMap<u32, PageParts>;
 
 /// Bytes to be written to a page, each part at an offset.
 type PageParts = Vec<(usize, Vec<u8>)>;
@@ -94,6 +96,8 @@ pub(super) struct Writer<'i> {
     /// The same as codes of links need them.
     prepared: RefCell<Vectors>,
     memory: Memory,
+    /// A page of nodes was added.
+    has_grown: bool,
     /// Changes are logged.
     logs: bool,
     _lock: Option<KeyLock>,
@@ -123,6 +127,7 @@ impl<'i> Writer<'i> {
             vectors: RefCell::default(),
             prepared: RefCell::default(),
             memory: Memory::default(),
+            has_grown: false,
             logs: true,
             _lock: None,
         }
@@ -133,7 +138,7 @@ impl<'i> Writer<'i> {
     }
 
     /// Writes parts of pages.
-    fn write(&mut self, mut parts: Parts) {
+    pub(super) fn write(&mut self, mut parts: Parts) {
         if std::mem::take(&mut self.meta_changed) {
             parts.entry(0).or_default().push(self.graph.meta.part());
         }
@@ -159,9 +164,33 @@ impl<'i> Writer<'i> {
         }
     }
 
+    /// Writes the meta page.
+    pub(super) fn write_meta(&mut self) {
+        self.meta_changed = true;
+        self.write(Parts::new());
+    }
+
+    /// Makes a centre the index's; codes are yet to be made about it.
+    pub(super) fn add_centre(&mut self, centre: Centre) {
+        let index = self.graph.index;
+        let mut page = allocate(index);
+        let mut meta: Page<Exclusive> = Page::read(index, 0);
+        let mut image = PageImage::empty();
+        centre::init_page(&mut image, &centre);
+        self.graph.meta.set_centre(page.block(), Choice::Recoding);
+        // Codes that backends remember are about zero.
+        self.graph.meta.generation = self.graph.meta.generation.wrapping_add(1);
+        let (at, bytes) = self.graph.meta.part();
+        let meta_part: [Part<'_>; 1] = [(at, &bytes)];
+        write(index, &mut [(&mut meta, Write::Parts(&meta_part)), (&mut page, Write::Image(&image))]);
+        drop((meta, page));
+        self.graph.begin_centre();
+    }
+
     /// Adds a page of slots to the list of those with free ones.
     fn add_page(&mut self, slots: Slots) {
         let index = self.graph.index;
+        self.has_grown |= slots == Slots::Nodes;
         let mut page = if self.logs { allocate(index) } else { Page::extend(index, Fork::Main) };
         let mut meta: Page<Exclusive> = Page::read(index, 0);
         self.graph.meta.set_room(slots, page.block());
@@ -222,12 +251,13 @@ impl<'i> Writer<'i> {
     /// Adds a vector of a row, the one at this position; `unit` is what it is to be multiplied with before its direction is
     /// compared.
     pub(super) fn insert(&mut self, row: pg_sys::ItemPointerData, position: u32, vector: &[f32], unit: f32) {
+        self.finish_recoding();
         let limits = self.graph.meta.limits();
         let most = self.layout().per_page(Slots::Above) as u8;
         let level = graph::level_of(mixed(row, position), &limits).min(most);
         let metric = self.layout().metric;
         let mut codes = vec![0; code::code_bytes(metric, vector.len())];
-        let factors = code::encode_for(metric, Element::Float32, vector, unit, &mut codes);
+        let factors = self.graph.encode(vector, unit, &mut codes);
         let coded = Coded { factors, codes: &codes };
 
         let above = if level == 0 { Vec::new() } else { self.free_slots(Slots::Above, level.into()) };
@@ -277,10 +307,22 @@ impl<'i> Writer<'i> {
         self.write_whole();
         self.memory.scratch = Some(scratch);
         self.forget_vectors();
+        // While a build writes, nobody has to know.
+        if std::mem::take(&mut self.has_grown) && self.graph.meta.choice == Choice::Open && self.logs {
+            self.choose_centre();
+        }
+    }
+
+    /// Makes the rest of the codes be about the centre that a writer has chosen, if it ended before it had made all.
+    fn finish_recoding(&mut self) {
+        if self.graph.meta.choice == Choice::Recoding {
+            self.recode();
+        }
     }
 
     /// Removes a node.
     pub(super) fn remove(&mut self, node: u32) {
+        self.finish_recoding();
         let limits = self.graph.meta.limits();
         let Ok(()) = graph::delete(self, node, &limits);
         self.forget_vectors();
@@ -338,7 +380,7 @@ impl<'i> Writer<'i> {
     }
 
     /// The same as codes of links need it.
-    fn prepared(&self, node: u32) -> Rc<[f32]> {
+    pub(super) fn prepared(&self, node: u32) -> Rc<[f32]> {
         if let Some(prepared) = self.prepared.borrow().get(&node) {
             return prepared.clone();
         }
@@ -346,7 +388,7 @@ impl<'i> Writer<'i> {
         let prepared = match self.layout().code {
             Some(code) if code.is_prepared() => {
                 let mut prepared = vector.to_vec();
-                code.prepare(&self.graph.rotation(), &mut prepared);
+                code.prepare(&self.graph.rotation(), self.graph.centre.as_deref(), &mut prepared);
                 prepared.into()
             }
             _ => vector,
@@ -355,7 +397,7 @@ impl<'i> Writer<'i> {
         prepared
     }
 
-    fn forget_vectors(&self) {
+    pub(super) fn forget_vectors(&self) {
         self.vectors.borrow_mut().clear();
         self.prepared.borrow_mut().clear();
     }
