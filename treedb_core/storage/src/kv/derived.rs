@@ -258,7 +258,7 @@ impl DerivedFiles {
             return Ok(None);
         };
         let map = file.map(len as u64)?;
-        Ok(DerivedMap::new(Opened { file, identity: *identity, len, content, checksums }, map))
+        Ok(DerivedMap::new(Opened { file, identity: *identity, file_len: len, content, checksums }, map))
     }
 }
 
@@ -267,7 +267,7 @@ pub(super) struct Opened {
     pub(super) file: Arc<dyn DiskFile>,
     identity: Identity,
     /// Bytes of the file.
-    pub(super) len: usize,
+    pub(super) file_len: usize,
     /// Bytes of the content.
     pub(super) content: usize,
     /// The checksum of the checksums.

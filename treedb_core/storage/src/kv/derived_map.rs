@@ -112,7 +112,7 @@ impl DerivedMap {
 
     /// Bytes of the file; `None` if it has not so many.
     fn file_bytes(&self, at: usize, len: usize) -> Option<&[u8]> {
-        if at.checked_add(len)? > self.opened.len.min(self.map.len()) {
+        if at.checked_add(len)? > self.opened.file_len.min(self.map.len()) {
             return None;
         }
         // SAFETY: the range is inside the mapping, which lives as long as `self` and starts at one address, and inside the file, as long as it
