@@ -209,7 +209,7 @@ impl Database {
         self.engine.set_vector_build_threads(threads);
     }
 
-    /// Saves the copies of vector indexes that are in memory in files, in the directory `derived` of the database: after the next opening the first searches read them instead of building them anew.
+    /// Saves the copies of vector indexes that are in memory in files, in the directory `derived` of the database: after the next opening searches use them there, from the first one on, instead of building them anew.
     /// [`Database::close`] does so too. The files may be removed at any time.
     ///
     /// # Errors

@@ -185,6 +185,11 @@ impl Families {
 
     fn vectors(&mut self, memory: &VectorMemory) {
         self.bytes("vector_memory", "Copies of vector indexes in memory", memory.bytes);
+        self.bytes(
+            "vector_files",
+            "Copies of vector indexes that are used in their files",
+            memory.mapped_bytes,
+        );
         self.bytes("vector_builds", "Vector indexes that are being built, in memory", memory.building_bytes);
         self.bytes("vector_memory_limit", "What both may take together", memory.limit_bytes);
         self.gauge("vector_indexes_in_memory", "Vector indexes with a copy, or a part of one", memory.images);

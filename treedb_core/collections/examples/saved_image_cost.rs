@@ -1,6 +1,9 @@
 //! What it costs to save the image of a vector index when a database is closed, and what that saves the first searches after the next opening. Vectors of
 //! 128 dimensions in clusters, under Euclidean distance, as floats; the file is in the system's cache.
-//! `cargo run --release -p treedb_collections --example saved_image_cost [VECTORS] [DIRECTORY]`
+//! `cargo run --release -p treedb_collections --example saved_image_cost [VECTORS] [DIRECTORY] [SEARCHES]`
+//!
+//! With a number of searches it only opens a directory that was made before, and searches with the image in its file, and with one that it builds:
+//! `valgrind --tool=callgrind --toggle-collect='*with_the_file*'` (`'*without_the_file*'`) counts their instructions.
 
 use std::error::Error;
 use std::path::Path;
@@ -56,11 +59,17 @@ fn open(dir: &Path) -> Result<Database, Failure> {
     Ok(Database::open_with(dir, options)?)
 }
 
-/// Memory of the process that is no file's, in MB.
-fn own_memory() -> Result<f64, Failure> {
+/// Memory of the process in MB: `RssAnon` is what is no file's, `RssFile` what is mapped of files.
+fn memory(kind: &str) -> Result<f64, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).ok_or("no RssAnon")?;
+    let line =
+        status.lines().find_map(|line| line.strip_prefix(kind)?.strip_prefix(':')).ok_or("no such memory")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1e3)
+}
+
+fn ready(db: &Database) -> bool {
+    let memory = db.vector_memory_use();
+    memory.built + memory.loaded > 0
 }
 
 /// Opens a database and searches it, until an image answers. Prints what took how long.
@@ -68,10 +77,6 @@ fn first_answers(dir: &Path, query: &[f32]) -> Result<(Database, f64), Failure> 
     let search = |db: &Database| -> Result<(), Failure> {
         db.collection("shop.things")?.vector_search(&VectorSearchRequest::new("near", query.to_vec(), 10))?;
         Ok(())
-    };
-    let ready = |db: &Database| {
-        let memory = db.vector_memory_use();
-        memory.built + memory.loaded > 0
     };
     let (first, db) = Taken::by(|| {
         let db = open(dir)?;
@@ -88,10 +93,65 @@ fn first_answers(dir: &Path, query: &[f32]) -> Result<(Database, f64), Failure> 
     })?;
     let whole = first.processor + rest.processor;
     println!(
-        "  open and first answer {first}; until an image answers {searches} searches, {whole:.3} s of processor time; {:.0} MB of own memory",
-        own_memory()?
+        "  open and first answer {first}; until an image answers {searches} searches, {whole:.3} s of processor time; {:.0} MB of own memory, {:.0} MB mapped",
+        memory("RssAnon")?,
+        memory("RssFile")?
     );
     Ok((db, whole))
+}
+
+/// Searches for so many vectors, of which the file's or the built image has all that is needed.
+fn searches(db: &Database, queries: &[Vec<f32>]) -> Result<f64, Failure> {
+    let mut searcher = db.collection("shop.things")?.vector_searcher("near");
+    let mut sum = 0.0;
+    for query in queries {
+        searcher.search(query, 10, 64, |_, distance| sum += f64::from(distance))?;
+    }
+    Ok(sum)
+}
+
+#[inline(never)]
+fn with_the_file(db: &Database, queries: &[Vec<f32>]) -> Result<f64, Failure> {
+    searches(db, queries)
+}
+
+#[inline(never)]
+fn without_the_file(db: &Database, queries: &[Vec<f32>]) -> Result<f64, Failure> {
+    searches(db, queries)
+}
+
+/// Searches in the image of the file, and in one that is built. Each is searched for the same vectors before, so that all of it is checked.
+fn compare_searches(dir: &Path, queries: &[Vec<f32>]) -> Result<(), Failure> {
+    let mut sums = Vec::new();
+    for (name, has_file, search) in [
+        ("in the file", true, with_the_file as fn(&Database, &[Vec<f32>]) -> Result<f64, Failure>),
+        ("built", false, without_the_file),
+    ] {
+        let derived = dir.join("derived");
+        let aside = dir.join("aside");
+        if !has_file {
+            std::fs::rename(&derived, &aside)?;
+        }
+        let db = open(dir)?;
+        while !ready(&db) {
+            searches(&db, queries)?;
+        }
+        searches(&db, queries)?;
+        let (taken, sum) = Taken::by(|| search(&db, queries))?;
+        println!(
+            "{} searches, image {name}: {taken}; {:.0} MB of own memory",
+            queries.len(),
+            memory("RssAnon")?
+        );
+        sums.push(sum);
+        db.set_save_vector_images_at_close(false);
+        db.close()?;
+        if !has_file {
+            let _ = std::fs::remove_dir_all(&derived);
+            std::fs::rename(&aside, &derived)?;
+        }
+    }
+    if sums.first() == sums.last() { Ok(()) } else { Err("other answers".into()) }
 }
 
 fn main() -> Result<(), Failure> {
@@ -101,6 +161,10 @@ fn main() -> Result<(), Failure> {
     let dir = args.next().map_or(temporary.path().to_path_buf(), Into::into);
     let mut vectors = Clusters::new(1, DIMENSIONS, CLUSTERS, LATENT);
     let query = vectors.vector();
+    if let Some(count) = args.next() {
+        let queries: Vec<Vec<f32>> = (0..count.parse()?).map(|_| vectors.vector()).collect();
+        return compare_searches(&dir, &queries);
+    }
     if !dir.join("pages").exists() {
         let db = open(&dir)?;
         let things = db.collection("shop.things")?;

@@ -133,7 +133,7 @@ impl Database {
     /// fast as the tables of the indexes do. They are built by the first searches, follow every write, and are dropped where they take
     /// more, or for those of other indexes if no search has used them for some seconds. With 0 there are none. By default a quarter of the
     /// memory that this process may use, at least 1 GiB, or [`Options::cache_bytes`] if that is set. [`Self::close`] saves
-    /// them in files, unless the database is encrypted or in memory: see [`Self::save_vector_images`].
+    /// them in files, unless the database is encrypted or in memory: see [`Self::save_vector_images`]. What is used in such a file does not count.
     ///
     /// The graphs of indexes that are being built may take what they leave, together: rows that do not fit are added one by one to the
     /// index's table, which is slower. Some 20 MB beyond it hold what is being read and linked.
@@ -305,8 +305,8 @@ impl Database {
         Ok(self.inner.store.checkpoint()?)
     }
 
-    /// Saves the images of vector indexes ([`Self::set_vector_memory`]) in files of the directory `derived`, as they are in a checkpoint that this makes: after the next opening the
-    /// first searches read them, and what was changed since, instead of building them. [`Self::close`] does the same. A file is about as large as the image; it is removed with the index, and
+    /// Saves the images of vector indexes ([`Self::set_vector_memory`]) in files of the directory `derived`, as they are in a checkpoint that this makes: after the next opening
+    /// searches use them where they are, with what was changed since, instead of building them. [`Self::close`] does the same. A file is about as large as the image; it is removed with the index, and
     /// anyone may remove it. Images that one search would build, those that the last searches left incomplete or out of date after many writes, and those that are saved already are left out.
     ///
     /// # Errors

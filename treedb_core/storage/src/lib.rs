@@ -69,7 +69,7 @@ pub use cipher::Key;
 pub use kv::leveldb;
 pub use kv::{
     BackupProgress, Batch, Bounds, CacheStats, CheckReport, CompactProgress, Cursor, DerivedFiles,
-    DerivedReader, DerivedWriter, Durability, Entry, Identity, KeyBuf, LOCAL_TABLES, LogStats, MAX_KEY,
+    DerivedMap, DerivedWriter, Durability, Entry, Identity, KeyBuf, LOCAL_TABLES, LogStats, MAX_KEY,
     MAX_NAME, MAX_VALUE, Options, PageCounts, Range, ReadTxn, Reader, Reads, Rows, Savepoint, SharedReadTxn,
     Snapshot, Stats, Store, Table, TableKind, TableStats, TableVersion, Timings, TypedKey, TypedRange,
     TypedTable, TypedValue, ValueLogStats, WriteCursor, WriteTxn, backoff,

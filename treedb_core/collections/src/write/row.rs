@@ -127,7 +127,9 @@ impl Rows {
     pub(crate) fn decoder(number: i32) -> Option<ReadShapes> {
         match number {
             0 => Some(|_| Some(Rows::Bson)),
-            1 => Some(|shapes| Some(Rows::Template(Arc::new(Shapes::from_bytes(shapes)?.with_whole_doubles())))),
+            1 => Some(|shapes| {
+                Some(Rows::Template(Arc::new(Shapes::from_bytes(shapes)?.with_whole_doubles())))
+            }),
             2 => Some(|_| Some(Rows::Json)),
             3 => Some(|shapes| Some(Rows::Template(Arc::new(Shapes::from_bytes(shapes)?)))),
             _ => None,

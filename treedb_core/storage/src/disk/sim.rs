@@ -129,9 +129,9 @@ impl SimDisk {
         self.state().room = room;
     }
 
-    /// Bytes of all files together.
+    /// Bytes of all files together, with those that were removed and are still mapped.
     pub fn used(&self) -> u64 {
-        self.state().medium.used()
+        self.state().used()
     }
 
     /// The disk found if power is cut now (or was cut already) and `crash` says what reached the medium.
@@ -220,6 +220,15 @@ impl State {
         stores
     }
 
+    /// Bytes of all files together. One without a name takes room for as long as it is mapped.
+    fn used(&self) -> u64 {
+        let named: BTreeSet<Inode> = self.medium.names().walk().0.into_values().collect();
+        let is_held =
+            |inode: &Inode, map: &Arc<Mapping>| !named.contains(inode) && Arc::strong_count(map) > 1;
+        let held = self.maps.iter().filter(|(inode, map)| is_held(inode, map));
+        self.medium.used() + held.map(|(inode, _)| self.medium.newest(*inode).len() as u64).sum::<u64>()
+    }
+
     fn absorb(&mut self, stores: &[Change]) {
         for store in stores {
             self.medium.apply(store);
@@ -263,7 +272,7 @@ impl State {
                 _ => (0, 0),
             };
             let growth = end.saturating_sub(self.medium.newest(inode).len()) as u64;
-            if growth > 0 && self.medium.used() + growth > room {
+            if growth > 0 && self.used() + growth > room {
                 self.note(stores, None);
                 return Err(Error::DiskFull { path: path.to_path_buf() });
             }
@@ -307,7 +316,7 @@ impl Disk for SimDisk {
 
     fn free_bytes(&self, _: &Path) -> Option<u64> {
         let state = self.state();
-        state.room.map(|room| room.saturating_sub(state.medium.used()))
+        state.room.map(|room| room.saturating_sub(state.used()))
     }
 
     fn open(&self, path: &Path, create: bool) -> Result<Arc<dyn DiskFile>> {
@@ -360,7 +369,10 @@ impl Disk for SimDisk {
         let inode = state.medium.lookup(path).ok_or_else(|| missing("unlink", path))?;
         let place = state.place("unlink", path)?;
         state.pass("unlink", path, Change::Name(NameChange::Unlink { place }))?;
-        state.maps.remove(&inode);
+        // One that is in use stays what it is.
+        if state.maps.get(&inode).is_some_and(|map| Arc::strong_count(map) == 1) {
+            state.maps.remove(&inode);
+        }
         Ok(())
     }
 

@@ -1,10 +1,13 @@
 //! Files of derived data: what was made of tables and can be made again, kept so that it need not be after the next opening.
 //!
 //! They are in the directory `derived` of the store, and may be removed at any time: a file that is missing, damaged or of another identity
-//! is not there for its reader. The store itself removes all of them when the disk is full ([`super::full_disk`]). A name is a word, a hyphen and
+//! is not there for its reader. The store itself removes all of them when the disk is full ([`super::full_disk`]), and asks those who have any mapped to drop them ([`DerivedFiles::on_full_disk`]). A name is a word, a hyphen and
 //! a number (`vector-7`); files of other names are nobody's here, and stay. What a file is of, its *identity*, is for its owner to say: its name says nothing. A file is written under
 //! another name (`NAME.new`), made durable and renamed, so that a name has a whole file or none. Nothing in one is needed, so nothing that
 //! fails here poisons the store; what its owner commits about it may, as any commit.
+//!
+//! A file is mapped, not read ([`DerivedMap`]), so that opening one takes as long whatever it has, processes and openings share what the
+//! system has of it in memory, and the system can take that memory back.
 //!
 //! # Bytes
 //!
@@ -13,20 +16,23 @@
 //! | at | bytes | what |
 //! |---|---|---|
 //! | 0 | 8 | magic `TreeDBdv` |
-//! | 8 | 4 | format version, 1 |
+//! | 8 | 4 | format version, 2 |
 //! | 12 | 4 | zero |
 //! | 16 | 64 | identity |
 //! | 80 | 8 | bytes of the content |
-//! | 88 | 36 | zero |
+//! | 88 | 4 | crc32c of the identity and the checksums of all blocks |
+//! | 92 | 32 | zero |
 //! | 124 | 4 | crc32c of bytes 0..124 |
 //!
-//! Then the content, in blocks of 65,536 bytes (the last one may have fewer), each followed by the crc32c of the identity, the number of the
-//! block (8 bytes) and its bytes.
+//! From byte 4096 on the content, which is checked in blocks of 4,096 bytes (the last one may have fewer), when they are first used. After it
+//! the checksum of each block, 4 bytes: the crc32c of the identity, the number of the block (8 bytes) and its bytes. These are checked when the
+//! file is opened. Files of other versions are not there for a reader.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::derived_map::DerivedMap;
 use super::store::Store;
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
@@ -37,13 +43,20 @@ pub(super) const DERIVED: &str = "derived";
 const UNFINISHED: &str = ".new";
 
 const MAGIC: [u8; 8] = *b"TreeDBdv";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = 128;
 const IDENTITY_AT: usize = 16;
 const LEN_AT: usize = IDENTITY_AT + IDENTITY;
+const CHECKSUMS_AT: usize = LEN_AT + 8;
 const CHECKSUM_AT: usize = HEADER - CHECKSUM;
-const CHECKSUM: usize = 4;
-const BLOCK: usize = 1 << 16;
+/// Bytes of a checksum.
+pub(super) const CHECKSUM: usize = 4;
+/// Where the content begins.
+pub(super) const CONTENT_AT: usize = 4096;
+/// Bytes that are checked together.
+pub(super) const BLOCK: usize = 4096;
+/// Bytes that are written at a time.
+const WRITTEN: usize = 1 << 16;
 
 /// Bytes of an [`Identity`].
 const IDENTITY: usize = 64;
@@ -58,7 +71,14 @@ pub struct DerivedFiles {
     /// The store's directory.
     store: PathBuf,
     dir: PathBuf,
+    holders: Arc<Holders>,
 }
+
+/// Who is asked to drop what it has mapped when the disk is full.
+#[derive(Default)]
+pub(super) struct Holders(Mutex<Vec<LetGo>>);
+
+type LetGo = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl std::fmt::Debug for DerivedFiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -82,7 +102,8 @@ impl Store {
 
     fn files_of_derived_data(&self) -> DerivedFiles {
         // Not the disk of the store's other files: none of these is removed for another one.
-        DerivedFiles::new(Arc::clone(&self.inner.options.disk), &self.inner.dir)
+        let holders = Arc::clone(&self.inner.derived_holders);
+        DerivedFiles::new(Arc::clone(&self.inner.options.disk), &self.inner.dir, holders)
     }
 }
 
@@ -95,8 +116,21 @@ fn parts_of(name: &str) -> Option<(&str, u32)> {
 }
 
 impl DerivedFiles {
-    pub(super) fn new(disk: Arc<dyn Disk>, store: &Path) -> DerivedFiles {
-        DerivedFiles { disk, store: store.to_path_buf(), dir: store.join(DERIVED) }
+    pub(super) fn new(disk: Arc<dyn Disk>, store: &Path, holders: Arc<Holders>) -> DerivedFiles {
+        DerivedFiles { disk, store: store.to_path_buf(), dir: store.join(DERIVED), holders }
+    }
+
+    /// Calls `let_go` when the disk is full and files were removed to make room, which a [`DerivedMap`] of one keeps until it is dropped. It is to drop
+    /// those that it has, and to say whether there were any. It may be called by any thread that needs room, also within a call of the store, and
+    /// must not wait for anything that is held during such calls.
+    pub fn on_full_disk(&self, let_go: impl Fn() -> bool + Send + Sync + 'static) {
+        self.holders.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(let_go));
+    }
+
+    /// Asks all who have files mapped to drop them; true if there were any.
+    pub fn let_go(&self) -> bool {
+        let holders = self.holders.0.lock().unwrap_or_else(PoisonError::into_inner);
+        holders.iter().filter(|let_go| let_go()).count() > 0
     }
 
     /// The names of the files there are, sorted, with those of files that were not completed.
@@ -182,8 +216,9 @@ impl DerivedFiles {
         let mut writer = DerivedWriter {
             file,
             identity: *identity,
-            block: Vec::with_capacity(BLOCK + CHECKSUM),
-            blocks: 0,
+            waiting: Vec::with_capacity(WRITTEN),
+            written: 0,
+            checksums: Vec::new(),
             failure: None,
         };
         let written = write(&mut writer);
@@ -194,11 +229,11 @@ impl DerivedFiles {
         writer.finish()
     }
 
-    /// Opens a file; `None` if there is none of this name and identity.
+    /// Maps a file; `None` if there is none of this name and identity.
     ///
     /// # Errors
     /// `Io` from the system.
-    pub fn open(&self, name: &str, identity: &Identity) -> Result<Option<DerivedReader>> {
+    pub fn map(&self, name: &str, identity: &Identity) -> Result<Option<Arc<DerivedMap>>> {
         let path = self.dir.join(name);
         if !self.disk.exists(&path)? {
             return Ok(None);
@@ -210,27 +245,55 @@ impl DerivedFiles {
             return Ok(None);
         }
         file.read_at(&mut header, 0)?;
-        let mut content = [0; 8];
-        content.copy_from_slice(&header[LEN_AT..LEN_AT + 8]);
-        let content = u64::from_le_bytes(content);
-        // 4 bytes for each of fewer than 2^48 blocks.
-        let there = content.checked_add(HEADER as u64 + CHECKSUM as u64 * content.div_ceil(BLOCK as u64));
-        if header_of(identity, content) != header || there != Some(len) {
+        let (mut content, mut checksums) = ([0; 8], [0; CHECKSUM]);
+        content.copy_from_slice(&header[LEN_AT..CHECKSUMS_AT]);
+        checksums.copy_from_slice(&header[CHECKSUMS_AT..CHECKSUMS_AT + CHECKSUM]);
+        let (content, checksums) = (u64::from_le_bytes(content), u32::from_le_bytes(checksums));
+        let of_checksums = CHECKSUM as u64 * content.div_ceil(BLOCK as u64);
+        let there = content.checked_add(of_checksums + CONTENT_AT as u64);
+        if header_of(identity, content, checksums) != header || there != Some(len) {
             return Ok(None);
         }
-        let reader =
-            DerivedReader { file, identity: *identity, left: content, blocks: 0, block: Vec::new(), at: 0 };
-        Ok(Some(reader))
+        let (Ok(len), Ok(content)) = (usize::try_from(len), usize::try_from(content)) else {
+            return Ok(None);
+        };
+        let map = file.map(len as u64)?;
+        Ok(DerivedMap::new(Opened { file, identity: *identity, file_len: len, content, checksums }, map))
+    }
+}
+
+/// A file that is of an identity, and as long as its header says.
+pub(super) struct Opened {
+    pub(super) file: Arc<dyn DiskFile>,
+    identity: Identity,
+    /// Bytes of the file.
+    pub(super) file_len: usize,
+    /// Bytes of the content.
+    pub(super) content: usize,
+    /// The checksum of the checksums.
+    pub(super) checksums: u32,
+}
+
+impl Opened {
+    /// The checksum of a block.
+    pub(super) fn checksum(&self, number: u64, bytes: &[u8]) -> u32 {
+        checksum(&self.identity, number, bytes)
+    }
+
+    /// That of the checksums of all blocks.
+    pub(super) fn checksum_of_checksums(&self, all: &[u8]) -> u32 {
+        checksum_of_checksums(&self.identity, all)
     }
 }
 
 /// The header of a file: whatever differs from it in any byte is no such file.
-fn header_of(identity: &Identity, content: u64) -> [u8; HEADER] {
+fn header_of(identity: &Identity, content: u64, checksums: u32) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..8].copy_from_slice(&MAGIC);
     header[8..12].copy_from_slice(&VERSION.to_le_bytes());
     header[IDENTITY_AT..LEN_AT].copy_from_slice(identity);
-    header[LEN_AT..LEN_AT + 8].copy_from_slice(&content.to_le_bytes());
+    header[LEN_AT..CHECKSUMS_AT].copy_from_slice(&content.to_le_bytes());
+    header[CHECKSUMS_AT..CHECKSUMS_AT + CHECKSUM].copy_from_slice(&checksums.to_le_bytes());
     let sum = crc32c::crc32c(&header[..CHECKSUM_AT]);
     header[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
     header
@@ -242,9 +305,9 @@ fn checksum(identity: &Identity, number: u64, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(place, bytes)
 }
 
-/// Where a block begins.
-fn offset_of(block: u64) -> u64 {
-    HEADER as u64 + block * (BLOCK + CHECKSUM) as u64
+/// The checksum of the checksums of all blocks.
+fn checksum_of_checksums(identity: &Identity, all: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(identity), all)
 }
 
 /// Writes the content of a file of derived data.
@@ -252,28 +315,38 @@ pub struct DerivedWriter {
     file: Arc<dyn DiskFile>,
     identity: Identity,
     /// What was not written yet.
-    block: Vec<u8>,
-    blocks: u64,
+    waiting: Vec<u8>,
+    /// Bytes of the content that were.
+    written: u64,
+    /// Those of the blocks that were written.
+    checksums: Vec<u8>,
     failure: Option<Error>,
 }
 
 impl DerivedWriter {
-    fn write_block(&mut self) -> Result<()> {
-        let sum = checksum(&self.identity, self.blocks, &self.block);
-        self.block.extend_from_slice(&sum.to_le_bytes());
-        self.file.write_at(&self.block, offset_of(self.blocks))?;
-        self.block.clear();
-        self.blocks += 1;
+    fn write_waiting(&mut self) -> Result<()> {
+        for (number, block) in (self.written / BLOCK as u64..).zip(self.waiting.chunks(BLOCK)) {
+            let sum = checksum(&self.identity, number, block);
+            self.checksums.extend_from_slice(&sum.to_le_bytes());
+        }
+        self.file.write_at(&self.waiting, CONTENT_AT as u64 + self.written)?;
+        self.written += self.waiting.len() as u64;
+        self.waiting.clear();
         Ok(())
     }
 
     /// The header is last: what is before it is no file.
     fn finish(mut self) -> Result<()> {
-        let content = self.blocks * BLOCK as u64 + self.block.len() as u64;
-        if !self.block.is_empty() {
-            self.write_block()?;
+        if !self.waiting.is_empty() {
+            self.write_waiting()?;
         }
-        self.file.write_at(&header_of(&self.identity, content), 0)?;
+        let (content, sum) = (self.written, checksum_of_checksums(&self.identity, &self.checksums));
+        if content == 0 {
+            self.file.set_len(CONTENT_AT as u64)?;
+        } else {
+            self.file.write_at(&self.checksums, CONTENT_AT as u64 + content)?;
+        }
+        self.file.write_at(&header_of(&self.identity, content, sum), 0)?;
         self.file.sync()
     }
 }
@@ -283,10 +356,10 @@ impl Write for DerivedWriter {
         if let Some(failure) = &self.failure {
             return Err(io::Error::other(failure.to_string()));
         }
-        let (now, _) = bytes.split_at(bytes.len().min(BLOCK - self.block.len()));
-        self.block.extend_from_slice(now);
-        if self.block.len() == BLOCK
-            && let Err(failure) = self.write_block()
+        let (now, _) = bytes.split_at(bytes.len().min(WRITTEN - self.waiting.len()));
+        self.waiting.extend_from_slice(now);
+        if self.waiting.len() == WRITTEN
+            && let Err(failure) = self.write_waiting()
         {
             let error = io::Error::other(failure.to_string());
             self.failure = Some(failure);
@@ -297,61 +370,5 @@ impl Write for DerivedWriter {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// Reads the content of a file of derived data. Bytes that it gives have been compared with their checksum.
-pub struct DerivedReader {
-    file: Arc<dyn DiskFile>,
-    identity: Identity,
-    /// Bytes that were not read yet.
-    left: u64,
-    /// Blocks that were.
-    blocks: u64,
-    block: Vec<u8>,
-    /// How many bytes of the block were given.
-    at: usize,
-}
-
-impl std::fmt::Debug for DerivedReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DerivedReader").field("left", &self.left).finish_non_exhaustive()
-    }
-}
-
-impl DerivedReader {
-    /// Bytes that were not given yet.
-    pub fn left(&self) -> u64 {
-        self.left + (self.block.len() - self.at) as u64
-    }
-
-    fn read_block(&mut self) -> io::Result<()> {
-        let len = self.left.min(BLOCK as u64) as usize;
-        self.block.resize(len + CHECKSUM, 0);
-        self.at = self.block.len();
-        self.file
-            .read_at(&mut self.block, offset_of(self.blocks))
-            .map_err(|error| io::Error::other(error.to_string()))?;
-        let stored = self.block.split_off(len);
-        (self.at, self.left) = (len, self.left - len as u64);
-        if checksum(&self.identity, self.blocks, &self.block).to_le_bytes() != *stored {
-            let what = format!("{}: block {} is damaged", self.file.path().display(), self.blocks);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        }
-        (self.at, self.blocks) = (0, self.blocks + 1);
-        Ok(())
-    }
-}
-
-impl Read for DerivedReader {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.block.len() && self.left > 0 {
-            self.read_block()?;
-        }
-        let ready = self.block.get(self.at..).unwrap_or_default();
-        let given = ready.len().min(out.len());
-        out[..given].copy_from_slice(&ready[..given]);
-        self.at += given;
-        Ok(given)
     }
 }

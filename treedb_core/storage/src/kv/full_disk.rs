@@ -1,5 +1,8 @@
 //! What happens when the disk is full: files of derived data make room, and the call that needs it is made again.
 //!
+//! A file that is removed makes room once nobody has it mapped any more. So those who have are asked to let go; a search that is under way in one
+//! may keep it a moment longer, and if that was the room that is needed, the call fails as it would without such files.
+//!
 //! All of a store's files are opened through this disk, so it is the same for whoever needs room: a transaction, a checkpoint, which the
 //! store's own thread may make, a recovery. What fails has changed nothing, or writes the same bytes to the same place again. A flush is
 //! never repeated: what a failed one was to make durable may be lost.
@@ -8,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::derived::DerivedFiles;
+use super::derived::{DerivedFiles, Holders};
 use crate::disk::{Disk, DiskFile, Map};
 use crate::{Error, Result};
 
@@ -27,9 +30,9 @@ struct Spare {
 }
 
 impl StoreDisk {
-    /// That of the store in `dir`, which this process has locked: nobody else may remove its files.
-    pub(super) fn new(disk: &Arc<dyn Disk>, dir: &Path) -> StoreDisk {
-        let files = DerivedFiles::new(Arc::clone(disk), dir);
+    /// That of the store in `dir`, which this process has locked: nobody else may remove its files. `holders` have some of them mapped.
+    pub(super) fn new(disk: &Arc<dyn Disk>, dir: &Path, holders: &Arc<Holders>) -> StoreDisk {
+        let files = DerivedFiles::new(Arc::clone(disk), dir, Arc::clone(holders));
         let spare = Arc::new(Spare { files, removals: AtomicU64::new(0), removing: Mutex::new(()) });
         StoreDisk { disk: Arc::clone(disk), spare }
     }
@@ -49,8 +52,10 @@ impl Spare {
     fn make_room(&self, before: u64) -> bool {
         let _one = self.removing.lock().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have removed them just now.
-        if self.removals.load(Ordering::Acquire) == before && self.files.remove_those(|_| true) {
-            self.removals.fetch_add(1, Ordering::AcqRel);
+        if self.removals.load(Ordering::Acquire) == before {
+            // In this order: what has no name any more is not mapped again. Also files that somebody else has removed may still be mapped.
+            let (removed, let_go) = (self.files.remove_those(|_| true), self.files.let_go());
+            self.removals.fetch_add(u64::from(removed || let_go), Ordering::AcqRel);
         }
         self.removals.load(Ordering::Acquire) != before
     }
@@ -142,7 +147,7 @@ mod tests {
         let disk = SimDisk::new();
         let dir = Path::new("/data");
         disk.overwrite(&dir.join("derived/some-7"), vec![1]);
-        let spare = StoreDisk::new(&(Arc::new(disk.clone()) as Arc<dyn Disk>), dir).spare;
+        let spare = StoreDisk::new(&(Arc::new(disk.clone()) as Arc<dyn Disk>), dir, &Arc::default()).spare;
         let full = || Err(Error::DiskFull { path: PathBuf::from("/data/pages") });
         let once = |calls: &Cell<u32>| {
             calls.set(calls.get() + 1);

@@ -83,6 +83,7 @@ mod command;
 mod compact;
 mod cursor;
 mod derived;
+mod derived_map;
 #[cfg(feature = "dup-tables")]
 mod dup;
 #[cfg(not(feature = "dup-tables"))]
@@ -133,7 +134,8 @@ pub use check::CheckReport;
 pub use codec::{KeyBuf, TypedKey, TypedValue};
 pub use compact::CompactProgress;
 pub use cursor::{Cursor, Range, Rows};
-pub use derived::{DerivedFiles, DerivedReader, DerivedWriter, Identity};
+pub use derived::{DerivedFiles, DerivedWriter, Identity};
+pub use derived_map::DerivedMap;
 #[cfg(feature = "dup-tables")]
 pub use dup::{DupCursor, DupValues, MAX_DUP_VALUE, Pairs, TypedDupTable, TypedPairs, TypedValues};
 pub use edit::MAX_VALUE;

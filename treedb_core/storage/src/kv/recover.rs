@@ -46,8 +46,9 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
         refuse_foreign(&*disk, dir)?;
     }
     let lock = disk.lock(dir)?;
+    let derived_holders = Arc::default();
     let disk: Arc<dyn Disk> = match disk.is_lasting() {
-        true => Arc::new(StoreDisk::new(&disk, dir)),
+        true => Arc::new(StoreDisk::new(&disk, dir, &derived_holders)),
         false => disk,
     };
     if disk.exists(&pages)? {
@@ -99,6 +100,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
         #[cfg(feature = "optimistic")]
         recent_commits,
         changed_rows: ChangedRows::default(),
+        derived_holders,
         checkpointing: Mutex::new(()),
         worker: Worker::default(),
         stalls: Timer::default(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::changed_rows::ChangedRows;
 use super::check::{self, CheckReport};
 use super::checkpoint::Worker;
+use super::derived::Holders;
 use super::edit::Writer;
 use super::large_values::DeadValues;
 #[cfg(feature = "optimistic")]
@@ -47,6 +48,8 @@ pub(crate) struct Inner {
     pub(crate) recent_commits: RecentCommits,
     /// What images in memory are brought up to date by.
     pub(super) changed_rows: ChangedRows,
+    /// Who has files of derived data mapped.
+    pub(super) derived_holders: Arc<Holders>,
     /// KeyValues for the length of a checkpoint.
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) worker: Worker,

@@ -41,10 +41,11 @@ impl Above {
 
     /// Frees a chain.
     pub(super) fn give_back(&mut self, chain: u32) {
-        let mut number = chain;
-        while number != 0 {
+        let (mut number, mut left) = (chain, self.levels(chain));
+        // The levels of a file that was made by somebody else may lead in a circle.
+        while number != 0 && left > 0 {
             self.free.push(number);
-            number = self.next(number);
+            (number, left) = (self.next(number), left - 1);
         }
     }
 

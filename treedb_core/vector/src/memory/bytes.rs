@@ -1,19 +1,26 @@
-//! A graph as bytes, to be kept in a file and read again, a part at a time.
+//! A graph as bytes of a file that is mapped.
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 40 | the head: numbers of nodes, of levels above level 0 and number 0, of free nodes and of free levels; the node where searches begin and its level; the root; 4 bytes each, of which all bits are set if there is none; 8 bytes that the levels of new nodes are drawn from; the number of elements of the centre, 4 bytes: 0 if there is none |
 //! | 4 each | the elements of the centre |
-//! | | codes with their factors, links, scores of links if the graph has them, vectors, of all nodes; levels above level 0 |
 //! | 4 each | free nodes, free levels |
+//! | | codes with their factors, links, scores of links if the graph has them, vectors, of all nodes; levels above level 0 |
 //!
-//! Numbers are little-endian. What records there are and how long they are is not among the bytes: who reads them has an empty graph
-//! that is alike. Whatever the bytes are, a graph that was read has links to nodes that there are, and levels that end.
+//! Numbers are little-endian. Each of the five kinds of records begins at a multiple of 4,096 bytes, with zeros before it, and has the records of
+//! whole segments: zeros beyond the last node. So a record of whole cache lines begins at one, if the first byte is at such a multiple in memory.
+//! What records there are and how long they are is not among the bytes: who maps them has an empty graph that is alike.
+//!
+//! Only what is before the records is read when a graph is mapped. Records are used where they are; those of a segment are checked when the
+//! first of them is asked for (see [`super::MappedFile`]), so that, whatever the bytes are, links are to nodes that there are, or a search finds out that
+//! the file is damaged. Where the highest byte is first, graphs cannot be mapped.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 
-use super::records::Records;
+use super::mapped::{Check, KnownNodes, MappedFile, invalid};
+use super::records::{PAGE, Records};
+use super::segment::Number;
 use super::vectors::Vectors;
 use super::{MemoryGraph, nodes};
 use crate::centre::Centre;
@@ -23,70 +30,9 @@ const HEAD: usize = 40;
 /// A node that there is not.
 const NONE: u32 = u32::MAX;
 
-/// What records consist of.
-pub trait Number: Copy + Default {
-    /// Adds the bytes of numbers to `out`.
-    fn write(numbers: &[Self], out: &mut Vec<u8>);
-    /// Sets numbers to those of as many bytes.
-    fn read(bytes: &[u8], numbers: &mut [Self]);
-}
-
-macro_rules! numbers {
-    ($($number:ty),*) => {$(
-        impl Number for $number {
-            fn write(numbers: &[$number], out: &mut Vec<u8>) {
-                numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
-            }
-
-            fn read(bytes: &[u8], numbers: &mut [$number]) {
-                let all = bytes.as_chunks::<{ size_of::<$number>() }>().0;
-                numbers.iter_mut().zip(all).for_each(|(to, from)| *to = <$number>::from_le_bytes(*from));
-            }
-        }
-    )*};
-}
-
-numbers!(u8, u16, u32, u64, f32);
-
-/// The error of bytes that are no graph.
-fn invalid() -> io::Error {
-    io::ErrorKind::InvalidData.into()
-}
-
-impl<T: Number> Records<T> {
-    /// Writes the records, one after another.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        for segment in self.segments() {
-            bytes.clear();
-            T::write(segment, &mut bytes);
-            out.write_all(&bytes)?;
-        }
-        Ok(())
-    }
-
-    /// Adds records that were written, until there are `count`, or about `most` bytes were read, which is how many are left of them then.
-    /// True if there are `count`. To begin with there are none.
-    ///
-    /// # Errors
-    /// Those of `input`. The last records are of no use then.
-    pub fn read_some(&mut self, input: &mut impl Read, count: usize, most: &mut usize) -> io::Result<bool> {
-        let mut bytes = Vec::new();
-        while self.count() < count {
-            if *most == 0 {
-                return Ok(false);
-            }
-            let numbers = self.push_segment(count - self.count());
-            bytes.resize(size_of_val(numbers), 0);
-            input.read_exact(&mut bytes)?;
-            T::read(&bytes, numbers);
-            *most = most.saturating_sub(bytes.len().max(1));
-        }
-        Ok(true)
-    }
+/// That of records that may be any.
+fn any<T>() -> Check<T> {
+    Box::new(|_, _| true)
 }
 
 impl Vectors {
@@ -98,12 +44,26 @@ impl Vectors {
         }
     }
 
-    fn read_some(&mut self, input: &mut impl Read, count: usize, most: &mut usize) -> io::Result<bool> {
-        match self {
-            Vectors::Floats(records) | Vectors::Coded(records) => records.read_some(input, count, most),
-            Vectors::Halves(records, _) => records.read_some(input, count, most),
-            Vectors::Packed(records) => records.read_some(input, count, most),
-        }
+    /// See [`Records::map`].
+    fn map(&self, file: &Arc<MappedFile>, at: usize, count: usize) -> io::Result<(Vectors, usize)> {
+        Ok(match self {
+            Vectors::Floats(records) => {
+                let (records, end) = records.map(file, at, count, any())?;
+                (Vectors::Floats(records), end)
+            }
+            Vectors::Coded(records) => {
+                let (records, end) = records.map(file, at, count, any())?;
+                (Vectors::Coded(records), end)
+            }
+            Vectors::Halves(records, element) => {
+                let (records, end) = records.map(file, at, count, any())?;
+                (Vectors::Halves(records, *element), end)
+            }
+            Vectors::Packed(records) => {
+                let (records, end) = records.map(file, at, count, any())?;
+                (Vectors::Packed(records), end)
+            }
+        })
     }
 }
 
@@ -170,14 +130,35 @@ impl Head {
     }
 }
 
+/// The numbers that so many bytes are.
+fn numbers<T: Number>(bytes: &[u8]) -> Vec<T> {
+    let mut numbers = vec![T::default(); bytes.len() / size_of::<T>()];
+    T::read(bytes, &mut numbers);
+    numbers
+}
+
+/// A graph in a file.
+#[derive(Debug)]
+pub struct MappedGraph {
+    /// The graph.
+    pub graph: MemoryGraph,
+    /// Its nodes.
+    pub nodes: Arc<KnownNodes>,
+    /// Where the next bytes of the file are.
+    pub end: usize,
+}
+
 impl MemoryGraph {
-    /// Writes the graph: see [`GraphReader`].
+    /// Writes the graph, for [`MemoryGraph::map`].
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Those of `out`; `InvalidData` if it is one of a file that is damaged.
     pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
         let mut head = Head::of(self).encode();
         f32::write(self.centre().map_or(&[], |centre| centre.elements()), &mut head);
+        u32::write(&self.free, &mut head);
+        u32::write(&self.above.free, &mut head);
+        head.resize(head.len().next_multiple_of(PAGE), 0);
         out.write_all(&head)?;
         self.codes.records().write_to(out)?;
         self.links.write_to(out)?;
@@ -185,144 +166,99 @@ impl MemoryGraph {
             scores.write_to(out)?;
         }
         self.vectors.write_to(out)?;
-        self.above.records.write_to(out)?;
-        let mut bytes = Vec::new();
-        u32::write(&self.free, &mut bytes);
-        u32::write(&self.above.free, &mut bytes);
-        out.write_all(&bytes)
+        self.above.records.write_to(out)
+    }
+
+    /// The graph that a file begins with, as [`MemoryGraph::write_to`] has written it; `empty` is one that was made as it was. What it finds is of
+    /// no use if the graph [is damaged](MemoryGraph::is_damaged) afterwards.
+    ///
+    /// # Errors
+    /// `InvalidData` if it is no graph; `Unsupported` if this processor cannot use it.
+    pub fn map(empty: MemoryGraph, file: &Arc<MappedFile>) -> io::Result<MappedGraph> {
+        let (mut graph, mut at) = (empty, 0);
+        let mut take = |count: usize, each: usize| {
+            let end = count.checked_mul(each).and_then(|bytes| bytes.checked_add(at)).ok_or_else(invalid)?;
+            file.read(std::mem::replace(&mut at, end)..end)
+        };
+        let head = take(HEAD, 1)?.try_into().ok().and_then(Head::decode).ok_or_else(invalid)?;
+        if head.centre != 0 {
+            if head.centre != graph.dimensions {
+                return Err(invalid());
+            }
+            let elements = numbers(take(head.centre, size_of::<f32>())?);
+            let centre = Centre::new(graph.metric, graph.element, elements).ok_or_else(invalid)?;
+            graph.set_centre(Arc::new(centre));
+            graph.centre().ok_or_else(invalid)?;
+        }
+        graph.free = numbers(take(head.free, size_of::<u32>())?);
+        graph.above.free = numbers(take(head.free_levels, size_of::<u32>())?);
+        let known = KnownNodes::new(head.nodes, head.levels, &graph.free, &graph.above.free);
+        let known = Arc::new(known.ok_or_else(invalid)?);
+        let there_is = |node: &u32| known.there_is(*node);
+        if !head.entry.iter().all(|(node, _)| there_is(node)) || !head.root.iter().all(there_is) {
+            return Err(invalid());
+        }
+        (graph.entry, graph.root, graph.random) = (head.entry, head.root, head.random);
+        let at = at.next_multiple_of(PAGE);
+        let (codes, at) = graph.codes.records().map(file, at, head.nodes, any())?;
+        let (of_links, len) = (Arc::clone(&known), graph.links.len());
+        let may_link: Check<u32> = Box::new(move |first, elements| {
+            let mut records = (first as u32..).zip(elements.chunks_exact(len.max(1)));
+            records.all(|(node, record)| of_links.may_have_links(node, record))
+        });
+        let (links, at) = graph.links.map(file, at, head.nodes, may_link)?;
+        let (scores, at) = match &graph.scores {
+            Some(scores) => {
+                let (scores, at) = scores.map(file, at, head.nodes, any())?;
+                (Some(scores), at)
+            }
+            None => (None, at),
+        };
+        let (vectors, at) = graph.vectors.map(file, at, head.nodes)?;
+        let levels = Records::new(graph.above.records.len());
+        let (of_levels, len) = (Arc::clone(&known), levels.len());
+        let may_be_level: Check<u32> = Box::new(move |first, elements| {
+            let mut records = (first as u32..).zip(elements.chunks_exact(len.max(1)));
+            records.all(|(level, record)| of_levels.may_have_level(level, record))
+        });
+        let (levels, end) = levels.map(file, at, head.levels, may_be_level)?;
+        *graph.codes.records_mut() = codes;
+        graph.links = links;
+        (graph.scores, graph.vectors, graph.above.records) = (scores, vectors, levels);
+        graph.file = Some(Arc::clone(file));
+        Ok(MappedGraph { graph, nodes: known, end })
+    }
+
+    /// Whether it is in a file of which anything was asked for that is not what was written: whatever was computed from the graph since is of
+    /// no use.
+    #[inline]
+    pub fn is_damaged(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.is_damaged())
+    }
+
+    /// Whether it is in a file, or was before all of it was changed.
+    #[inline]
+    pub fn is_mapped(&self) -> bool {
+        self.file.is_some()
     }
 
     /// The nodes that were removed, in any order.
     pub fn free_nodes(&self) -> &[u32] {
         &self.free
     }
-
-    /// Whether all links are to nodes that there are, all levels end, and nothing is used twice.
-    fn is_sound(&self) -> bool {
-        let mut is_free = vec![false; self.codes.records().count()];
-        let mut levels_met = vec![false; self.above.count()];
-        let meet = |all: &mut Vec<bool>, number: u32| {
-            all.get_mut(number as usize).is_some_and(|met| !std::mem::replace(met, true))
-        };
-        if !self.free.iter().all(|node| meet(&mut is_free, *node)) {
-            return false;
-        }
-        let there_is = |node: &u32| is_free.get(*node as usize) == Some(&false);
-        // Number 0 says that there is none, and has no links.
-        let no_level = matches!(self.above.records.get(0), [0, 0, ..]) && meet(&mut levels_met, 0);
-        if !no_level || !self.above.free.iter().all(|number| meet(&mut levels_met, *number)) {
-            return false;
-        }
-        for (node, is_free) in (0..).zip(&is_free) {
-            let [numbers, places @ ..] = self.links.get(node) else { return false };
-            let Some(links) = places.get(..(numbers & 0xff) as usize) else { return false };
-            let mut level = numbers >> 8;
-            if !links.iter().all(there_is) || *is_free && (level != 0 || !links.is_empty()) {
-                return false;
-            }
-            while level != 0 {
-                let [count, next, places @ ..] = self.above.records.get(level) else { return false };
-                let Some(links) = places.get(..*count as usize) else { return false };
-                if !meet(&mut levels_met, level) || !links.iter().all(there_is) {
-                    return false;
-                }
-                level = *next;
-            }
-        }
-        self.entry.iter().all(|(node, _)| there_is(node)) && self.root.iter().all(there_is)
-    }
-}
-
-/// The next bytes as a centre of so many elements.
-fn read_centre(graph: &MemoryGraph, count: usize, input: &mut impl Read) -> io::Result<Centre> {
-    if count != graph.dimensions {
-        return Err(invalid());
-    }
-    let (mut bytes, mut elements) = (vec![0; count * size_of::<f32>()], vec![0.0; count]);
-    input.read_exact(&mut bytes)?;
-    f32::read(&bytes, &mut elements);
-    Centre::new(graph.metric, graph.element, elements).ok_or_else(invalid)
-}
-
-/// Reads a graph that [`MemoryGraph::write_to`] has written.
-#[derive(Debug)]
-pub struct GraphReader {
-    graph: MemoryGraph,
-    head: Head,
-}
-
-impl GraphReader {
-    /// Begins to read a graph; `empty` is one that was made as it was.
-    ///
-    /// # Errors
-    /// Those of `input`; `InvalidData` if it is no graph.
-    pub fn begin(empty: MemoryGraph, input: &mut impl Read) -> io::Result<GraphReader> {
-        let mut head = [0; HEAD];
-        input.read_exact(&mut head)?;
-        let head = Head::decode(&head).ok_or_else(invalid)?;
-        let mut graph = empty;
-        if head.centre != 0 {
-            let centre = read_centre(&graph, head.centre, input)?;
-            graph.set_centre(Arc::new(centre));
-            graph.centre().ok_or_else(invalid)?;
-        }
-        graph.above.records = Records::new(graph.above.records.len());
-        Ok(GraphReader { graph, head })
-    }
-
-    /// How many nodes it has, with free ones.
-    pub fn nodes(&self) -> usize {
-        self.head.nodes
-    }
-
-    /// Bytes of what was read so far.
-    pub fn bytes(&self) -> usize {
-        self.graph.bytes()
-    }
-
-    /// Reads about `most` bytes more of it, which is how many are left of them then; true once there are no more, so that it can be
-    /// [finished](GraphReader::finish).
-    ///
-    /// # Errors
-    /// Those of `input`.
-    pub fn read_some(&mut self, input: &mut impl Read, most: &mut usize) -> io::Result<bool> {
-        let GraphReader { graph, head: Head { nodes, levels, .. } } = self;
-        let scores = graph.scores.as_mut();
-        Ok(graph.codes.records_mut().read_some(input, *nodes, most)?
-            && graph.links.read_some(input, *nodes, most)?
-            && scores.map_or(Ok(true), |scores| scores.read_some(input, *nodes, most))?
-            && graph.vectors.read_some(input, *nodes, most)?
-            && graph.above.records.read_some(input, *levels, most)?)
-    }
-
-    /// The graph, once all was read.
-    ///
-    /// # Errors
-    /// Those of `input`; `InvalidData` if it is no graph.
-    pub fn finish(self, input: &mut impl Read) -> io::Result<MemoryGraph> {
-        let GraphReader { mut graph, head } = self;
-        if graph.codes.records().count() != head.nodes || graph.above.count() != head.levels {
-            return Err(invalid());
-        }
-        let mut bytes = vec![0; size_of::<u32>() * (head.free + head.free_levels)];
-        input.read_exact(&mut bytes)?;
-        let (free, free_levels) = bytes.split_at_checked(size_of::<u32>() * head.free).ok_or_else(invalid)?;
-        graph.free = vec![0; head.free];
-        u32::read(free, &mut graph.free);
-        graph.above.free = vec![0; head.free_levels];
-        u32::read(free_levels, &mut graph.above.free);
-        (graph.entry, graph.root, graph.random) = (head.entry, head.root, head.random);
-        graph.is_sound().then_some(graph).ok_or_else(invalid)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use treedb_testing::Rng;
 
     use super::*;
-    use crate::graph::{Limits, Part};
-    use crate::memory::Searcher;
+    use crate::graph::{Limits, Link, Nodes, NodesMut, Part};
+    use crate::memory::mapped::MappedBytes;
+    use crate::memory::{MappedFile, Searcher};
     use crate::metric::Metric;
 
     const DIMENSIONS: usize = 24;
@@ -368,45 +304,174 @@ mod tests {
         if matches!(form, 0 | 5) { graph.packed() } else { graph }
     }
 
-    fn read(empty: MemoryGraph, mut bytes: &[u8], step: usize) -> io::Result<MemoryGraph> {
-        let mut reader = GraphReader::begin(empty, &mut bytes)?;
-        let mut most = step;
-        while !reader.read_some(&mut bytes, &mut most)? {
-            assert_eq!(most, 0);
-            most = step;
+    /// Bytes as they are mapped: they begin at a page. Some of them are damaged.
+    #[derive(Debug)]
+    struct Mapped {
+        bytes: Vec<u8>,
+        from: usize,
+        damaged: Vec<usize>,
+        /// How many were looked at.
+        asked: Arc<AtomicUsize>,
+    }
+
+    impl MappedBytes for Mapped {
+        fn bytes(&self) -> &[u8] {
+            &self.bytes[self.from..]
         }
-        let graph = reader.finish(&mut bytes)?;
-        assert!(bytes.is_empty());
-        Ok(graph)
+
+        fn is_intact(&self, range: Range<usize>) -> bool {
+            self.asked.fetch_add(range.len(), Ordering::Relaxed);
+            !self.damaged.iter().any(|at| range.contains(at))
+        }
+    }
+
+    fn mapped(bytes: &[u8], damaged: &[usize]) -> (Arc<MappedFile>, Arc<AtomicUsize>) {
+        let mut all: Vec<u8> = Vec::with_capacity(bytes.len() + PAGE);
+        let from = all.as_ptr().align_offset(PAGE);
+        all.resize(from, 0);
+        all.extend_from_slice(bytes);
+        let asked = Arc::<AtomicUsize>::default();
+        let (damaged, counted) = (damaged.to_vec(), Arc::clone(&asked));
+        (MappedFile::new(Mapped { bytes: all, from, damaged, asked }), counted)
+    }
+
+    /// The graph that bytes are.
+    fn read(empty: MemoryGraph, bytes: &[u8]) -> io::Result<MemoryGraph> {
+        let MappedGraph { graph, end, .. } = MemoryGraph::map(empty, &mapped(bytes, &[]).0)?;
+        if end == bytes.len() { Ok(graph) } else { Err(invalid()) }
+    }
+
+    fn written(graph: &MemoryGraph) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        graph.write_to(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn find(graph: &MemoryGraph, query: &[f32]) -> Vec<u32> {
+        let mut searcher = Searcher::default();
+        graph.search_candidates(query, 30, Part::Whole, &mut searcher).unwrap().collect()
+    }
+
+    /// Changes a graph as one that is a copy of another is changed.
+    fn change(graph: &mut MemoryGraph, rng: &mut Rng) {
+        for _ in 0..20 {
+            let (node, level) = (graph.add_node(), rng.below(3) as u8);
+            graph.set_vector(node, &vector(rng)).unwrap();
+            graph.set_level(node, level);
+            let links: Vec<Link<u32>> =
+                (0..6).map(|_| Link { score: 1.0, node: rng.below(700) as u32 }).collect();
+            (0..=level).for_each(|level| graph.set_links(node, level, &links).unwrap());
+            let other = 200 + rng.below(500) as u32;
+            graph.set_links(other, 0, &links).unwrap();
+        }
+        (0..40).filter(|node| node % 3 > 0).for_each(|node| graph.forget(node));
     }
 
     #[test]
-    fn a_graph_that_was_read_finds_what_the_written_one_finds_and_grows_alike() {
+    fn a_graph_in_a_file_finds_what_the_written_one_finds_and_grows_alike() {
         for form in 0..7 {
             let mut rng = Rng::new(form as u64 + 1);
-            let graph = sample(form, &mut rng);
-            let mut bytes = Vec::new();
-            graph.write_to(&mut bytes).unwrap();
-            for step in [1, 5000, usize::MAX] {
-                let mut copy = read(empty(form), &bytes, step).unwrap();
-                assert_eq!((copy.len(), copy.bytes_of(700)), (graph.len(), graph.bytes_of(700)));
-                assert!(copy.check().is_empty());
-                let mut again = Vec::new();
-                copy.write_to(&mut again).unwrap();
-                assert!(again == bytes, "{form}");
-                let (mut one, mut other) = (Searcher::default(), Searcher::default());
-                for _ in 0..20 {
-                    let query = vector(&mut rng);
-                    let found: Vec<u32> =
-                        graph.search_candidates(&query, 30, Part::Whole, &mut one).unwrap().collect();
-                    let same = copy.search_candidates(&query, 30, Part::Whole, &mut other).unwrap();
-                    assert_eq!(same.collect::<Vec<u32>>(), found);
-                }
-                if matches!(form, 1 | 6) {
-                    let new = vector(&mut rng);
-                    assert_eq!(copy.insert(&new), graph.clone().insert(&new));
+            let mut graph = sample(form, &mut rng);
+            let bytes = written(&graph);
+            let mut copy = read(empty(form), &bytes).unwrap();
+            assert_eq!(copy.len(), graph.len());
+            let taken = copy.bytes();
+            assert!(taken < graph.bytes() / 2 && copy.mapped_bytes() > graph.bytes() / 2, "{form}: {taken}");
+            assert!(copy.check().is_empty());
+            assert!(written(&copy) == bytes, "{form}");
+            for _ in 0..20 {
+                let query = vector(&mut rng);
+                assert_eq!(find(&copy, &query), find(&graph, &query));
+            }
+            if !matches!(form, 1 | 2 | 3 | 6) {
+                continue;
+            }
+            // What changes is in memory from then on; what there was before does not change.
+            let (before, old) = (copy.clone(), graph.clone());
+            for round in 0..300 {
+                let new = vector(&mut rng);
+                assert_eq!(copy.insert(&new), graph.insert(&new));
+                if round % 3 == 0 {
+                    copy.remove(200 + round);
+                    graph.remove(200 + round);
                 }
             }
+            assert!(copy.check().is_empty() && copy.bytes() > taken);
+            assert!(
+                copy.mapped_bytes() < before.mapped_bytes() && copy.bytes_beside(&before) <= copy.bytes()
+            );
+            assert!(written(&copy) == written(&graph) && written(&before) == bytes, "{form}");
+            let query = vector(&mut rng);
+            assert_eq!(find(&copy, &query), find(&graph, &query));
+            assert_eq!(find(&before, &query), find(&old, &query));
+            assert!(!copy.is_damaged());
+        }
+    }
+
+    #[test]
+    fn to_map_a_graph_reads_what_is_before_the_records_and_a_search_what_it_meets() {
+        let mut rng = Rng::new(5);
+        let mut graph = empty(2);
+        for _ in 0..6000 {
+            graph.insert(&vector(&mut rng)).unwrap();
+        }
+        let bytes = written(&graph);
+        let (file, asked) = mapped(&bytes, &[]);
+        let graph = MemoryGraph::map(empty(2), &file).unwrap().graph;
+        assert_eq!(asked.load(Ordering::Relaxed), HEAD);
+        let mut searcher = Searcher::default();
+        let query = vector(&mut rng);
+        graph.search(&query, 1, 1, &mut searcher).unwrap();
+        let once = asked.load(Ordering::Relaxed);
+        assert!(once > 10_000 && once < bytes.len() / 2, "{once} of {}", bytes.len());
+        graph.search(&query, 1, 1, &mut searcher).unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), once, "checked once");
+    }
+
+    #[test]
+    fn records_of_whole_lines_begin_at_lines_in_a_file_too() {
+        // With factors of 12 bytes.
+        const WHOLE: usize = 2 * 64 - 12;
+        let mut graph = MemoryGraph::new(Metric::L2, WHOLE, LIMITS);
+        for at in 0..300 {
+            graph.insert(&vec![at as f32; WHOLE]).unwrap();
+        }
+        let copy = read(MemoryGraph::new(Metric::L2, WHOLE, LIMITS), &written(&graph)).unwrap();
+        for node in 0..300 {
+            assert_eq!(copy.codes.record(node).as_ptr() as usize % 64, 0);
+            assert_eq!(copy.codes.record(node), graph.codes.record(node));
+        }
+    }
+
+    #[test]
+    fn a_search_that_meets_a_damaged_segment_knows_and_one_that_does_not_finds_what_it_found() {
+        for form in 0..7 {
+            let mut rng = Rng::new(form as u64 + 30);
+            let graph = sample(form, &mut rng);
+            let bytes = written(&graph);
+            let (mut damaged, mut sound) = (0, 0);
+            for _ in 0..150 {
+                let at = PAGE + rng.below(bytes.len() - PAGE);
+                // The graph has a page before its records, or two.
+                let Ok(found) = MemoryGraph::map(empty(form), &mapped(&bytes, &[at]).0) else { continue };
+                let mut copy = found.graph;
+                let query = vector(&mut rng);
+                let now = find(&copy, &query);
+                match copy.is_damaged() {
+                    true => damaged += 1,
+                    false => {
+                        assert_eq!(now, find(&graph, &query));
+                        sound += 1;
+                    }
+                }
+                // Nothing of it is written again, unless it was replaced, and nothing that is done to it ends the process.
+                let mut again = Vec::new();
+                let is_damaged = copy.write_to(&mut again).is_err();
+                assert!(is_damaged || again == bytes && copy.is_damaged() == is_damaged);
+                change(&mut copy, &mut rng);
+                (0..5).for_each(|_| drop(find(&copy, &vector(&mut rng))));
+            }
+            assert!(damaged > 20 && sound > 5, "{form}: {damaged} {sound}");
         }
     }
 
@@ -424,8 +489,7 @@ mod tests {
                 graph.insert(&vector).unwrap();
             }
             (0..5).for_each(|node| graph.remove(node * 3));
-            let mut bytes = Vec::new();
-            graph.write_to(&mut bytes).unwrap();
+            let bytes = written(&graph);
             // FNV-1a.
             let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
                 (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -433,59 +497,60 @@ mod tests {
             found.push((form, bytes.len(), hash));
         }
         let expected = [
-            (1, 14_636, 6_171_997_106_376_253_530),
-            (2, 11_516, 2_769_576_431_676_775_921),
-            (4, 8_876, 460_319_951_235_369_386),
-            (6, 14_732, 2_142_985_326_070_558_999),
+            (1, 28_672, 6_827_852_677_070_807_994),
+            (2, 24_576, 9_829_579_960_592_700_129),
+            (4, 24_576, 6_671_816_466_979_348_106),
+            (6, 28_672, 12_679_119_696_483_925_511),
         ];
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn damaged_bytes_are_refused_or_are_a_graph_that_can_be_searched() {
-        damage(1, 0);
-        damage(6, 4 * DIMENSIONS);
-    }
-
-    /// Damages the bytes of a graph of this form, whose centre takes so many.
-    fn damage(form: usize, centre: usize) {
-        let mut rng = Rng::new(7);
-        let graph = sample(form, &mut rng);
-        let mut bytes = Vec::new();
-        graph.write_to(&mut bytes).unwrap();
-        let codes = HEAD + centre + 700 * (DIMENSIONS + 12);
-        let links = codes..codes + 700 * 4 * 13;
-        let levels = bytes.len() - 4000;
-        let mut refused = 0;
-        for round in 0..1500 {
-            let mut damaged = bytes.clone();
-            let at = match round % 4 {
-                0 if round % 8 == 0 => HEAD - 4 + rng.below(4 + centre),
-                0 => rng.below(HEAD - 12),
-                1 => links.start + rng.below(links.len()),
-                2 => levels + rng.below(damaged.len() - levels),
-                _ => rng.below(damaged.len()),
-            };
-            damaged[at] ^= 1 << rng.below(8);
-            let Ok(copy) = read_any(empty(form), &damaged) else {
-                refused += 1;
-                continue;
-            };
-            let query = vector(&mut rng);
-            let mut searcher = Searcher::default();
-            let found = copy.search_candidates(&query, 20, Part::Whole, &mut searcher).unwrap();
-            assert!(found.collect::<Vec<u32>>().iter().all(|node| (*node as usize) < 700));
+    fn bytes_with_right_checksums_that_are_no_graph_are_refused_or_a_graph_that_can_be_searched() {
+        for form in [1, 6] {
+            let mut rng = Rng::new(7);
+            let graph = sample(form, &mut rng);
+            let bytes = written(&graph);
+            let section = |bytes: usize| bytes.next_multiple_of(PAGE);
+            let segments = |records: usize| 704 * records;
+            let centre = if form == 6 { 4 * DIMENSIONS } else { 0 };
+            let lists = HEAD + centre..HEAD + centre + 4 * (graph.free.len() + graph.above.free.len());
+            let codes = section(lists.end);
+            let links = codes + section(segments(graph.codes.records().len()));
+            let links = links..links + 700 * 4 * graph.links.len();
+            let levels = bytes.len() - section(64 * 4 * graph.above.records.len())..bytes.len();
+            let (mut refused, mut told) = (0, 0);
+            for round in 0..1500 {
+                let mut damaged = bytes.clone();
+                let part = match round % 5 {
+                    0 => 0..HEAD,
+                    1 => lists.clone(),
+                    2 => links.clone(),
+                    3 => levels.clone(),
+                    _ => 0..bytes.len(),
+                };
+                let at = part.start + rng.below(part.len());
+                damaged[at] ^= 1 << rng.below(8);
+                let Ok(mut copy) = read(empty(form), &damaged) else {
+                    refused += 1;
+                    continue;
+                };
+                let found = find(&copy, &vector(&mut rng));
+                assert!(found.iter().all(|node| (*node as usize) < 700));
+                for node in 0..700 {
+                    copy.links(node, 0, &mut Vec::new()).unwrap();
+                }
+                told += usize::from(copy.is_damaged());
+                // Whatever it is, it can be changed, and every change ends.
+                change(&mut copy, &mut rng);
+            }
+            assert!(refused > 150 && told > 150, "{refused} {told}");
+            for len in (0..bytes.len()).step_by(997) {
+                assert!(read(empty(form), &bytes[..len]).is_err());
+            }
+            let mut longer = bytes.clone();
+            longer.push(0);
+            assert!(read(empty(form), &longer).is_err());
         }
-        assert!(refused > 300, "{refused}");
-        for len in (0..bytes.len()).step_by(997) {
-            assert!(read_any(empty(form), &bytes[..len]).is_err());
-        }
-    }
-
-    /// As [`read`], of bytes after which there may be others.
-    fn read_any(empty: MemoryGraph, mut bytes: &[u8]) -> io::Result<MemoryGraph> {
-        let mut reader = GraphReader::begin(empty, &mut bytes)?;
-        while !reader.read_some(&mut bytes, &mut 10_000)? {}
-        reader.finish(&mut bytes)
     }
 }

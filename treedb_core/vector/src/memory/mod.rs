@@ -4,12 +4,14 @@
 //! nearest that it has found are compared exactly, by the vectors themselves.
 //!
 //! A clone shares the memory of all nodes that neither changes afterwards. So a graph that is searched can be a version of
-//! one that changes.
+//! one that changes. A graph can also be [in a file](MemoryGraph::map): what is not changed stays there.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `records` | records of one length |
 //! | `codes` | the codes of vectors, with the factors of their scores |
+//! | `segment` | some of them, in memory or in a file |
+//! | `mapped` | files that are mapped, and what records in them may be |
 //! | `vectors` | the vectors, as floats or packed |
 //! | `above` | the links above level 0 |
 //! | `search` | the nearest vectors to another one |
@@ -24,15 +26,18 @@ mod among;
 mod build;
 mod bytes;
 mod codes;
+mod mapped;
 mod nodes;
 mod records;
 mod search;
+mod segment;
 mod threads;
 mod vectors;
 
 pub use among::Way;
 pub use build::Builder;
-pub use bytes::GraphReader;
+pub use bytes::MappedGraph;
+pub use mapped::{Check, KnownNodes, MappedBytes, MappedFile};
 pub use records::Records;
 pub use search::{Query, Searcher};
 pub use threads::{Host, Undisturbed};
@@ -79,6 +84,8 @@ pub struct MemoryGraph {
     above: Above,
     free: Vec<u32>,
     random: u64,
+    /// What it is in, as far as it was not changed, if it was not made in memory.
+    file: Option<Arc<MappedFile>>,
     /// What insertions need.
     scratch: Scratch<u32, Stamps>,
     difference: Vec<f32>,
@@ -95,6 +102,7 @@ impl Clone for MemoryGraph {
             free: self.free.clone(),
             few: self.few.clone(),
             centre: self.centre.clone(),
+            file: self.file.clone(),
             scratch: Scratch::default(),
             difference: Vec::new(),
             ..*self
@@ -127,6 +135,7 @@ impl MemoryGraph {
             above: Above::new(limits.links),
             free: Vec::new(),
             random: 0,
+            file: None,
             scratch: Scratch::default(),
             difference: Vec::new(),
         }
@@ -255,14 +264,28 @@ impl MemoryGraph {
         self.len() == 0
     }
 
-    /// Bytes of records, vectors and links.
+    /// Bytes of records, vectors and links in memory, without what is in a file.
     pub fn bytes(&self) -> usize {
         let scores = self.scores.as_ref().map_or(0, Records::bytes);
         let nodes = self.codes.records().bytes() + self.links.bytes() + scores;
         nodes + self.vectors.bytes() + self.above.bytes() + 4 * self.free.capacity()
     }
 
-    /// Bytes that so many nodes take, about: how many are above level 0 is random.
+    /// Bytes of records, vectors and links that are in a file.
+    pub fn mapped_bytes(&self) -> usize {
+        let scores = self.scores.as_ref().map_or(0, Records::mapped_bytes);
+        let nodes = self.codes.records().mapped_bytes() + self.links.mapped_bytes() + scores;
+        nodes + self.vectors.mapped_bytes() + self.above.records.mapped_bytes()
+    }
+
+    /// Asks for what an exact comparison with a node needs, so that it is known whether the graph [is damaged](MemoryGraph::is_damaged) there
+    /// before there is an answer.
+    pub fn check_vector(&self, node: u32) {
+        let _ = (self.codes.record(node), self.vectors.get(node));
+        self.vectors.prefetch(node);
+    }
+
+    /// Bytes that so many nodes take in memory, about, without what is in a file now: how many are above level 0 is random.
     pub fn bytes_of(&self, nodes: usize) -> usize {
         let scores = self.scores.as_ref().map_or(0, |scores| scores.bytes_of(nodes));
         let records = self.codes.records().bytes_of(nodes) + self.links.bytes_of(nodes);

@@ -3,17 +3,23 @@
 //! Segments are listed in branches, which clones share too: a clone counts a reference to each branch, and a change one to each segment of
 //! its branch. So a version of a million records costs what it changes and some hundred references more, not one for each segment. Counting
 //! one is a wait for memory: each is where the segment is.
+//!
+//! Records of a [file](super::MappedFile) stay in the file, but for the segments of those that change, which are copied.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
+use super::mapped::{Check, MappedFile, Section, invalid};
+use super::segment::{Number, Segment, room};
+
 /// Fewest and most records of a segment: growing moves no record, and a change copies no more than so many.
 const SEGMENT: (usize, usize) = (4, 64);
 /// Bytes of a segment of more than the fewest records, at most.
 const SEGMENT_BYTES: usize = 1 << 15;
 /// Segments of a branch: the fewer, the more references a clone counts; the more, the more each change counts, of which an insertion is some forty.
 const BRANCH: usize = 32;
+/// In a file, records begin at a multiple of so many bytes.
+pub(super) const PAGE: usize = 4096;
 
 /// Records, numbered from 0. A clone shares the memory: what either changes later is copied then.
 #[derive(Debug, Clone)]
@@ -27,62 +33,16 @@ pub struct Records<T> {
     count: usize,
     /// The first record of a segment begins at a cache line.
     in_lines: bool,
+    /// Segments that are in a file.
+    mapped: usize,
 }
 
-#[derive(Debug, Clone)]
-struct Segment<T> {
-    elements: Arc<[T]>,
-    /// Where the first record begins.
-    from: usize,
-}
-
-impl<T: Copy + Default> Segment<T> {
-    /// One of `all` elements.
-    fn new(all: usize, in_lines: bool) -> Segment<T> {
-        let room = Self::room(in_lines);
-        // From an iterator that knows its length, they are written once, where they stay.
-        let elements: Arc<[T]> = std::iter::repeat_n(T::default(), all + room).collect();
-        let from = elements.as_ptr().align_offset(LINE).min(room);
-        Segment { elements, from }
-    }
-
-    /// Elements that there are more than records have, so that the first can begin at a line.
-    fn room(in_lines: bool) -> usize {
-        if in_lines { LINE / size_of::<T>().max(1) } else { 0 }
-    }
-
-    /// One with the same records, and memory of its own.
-    fn copied(&self, all: usize, in_lines: bool) -> Segment<T> {
-        let room = Self::room(in_lines);
-        let mut elements: Arc<[T]> = Arc::from(&*self.elements);
-        let from = elements.as_ptr().align_offset(LINE).min(room);
-        if from != self.from
-            && let Some(elements) = Arc::get_mut(&mut elements)
-            && self.from + all <= elements.len()
-            && from + all <= elements.len()
-        {
-            elements.copy_within(self.from..self.from + all, from);
-        }
-        Segment { elements, from }
-    }
-
-    /// The elements for writing, `all` of them, of this segment alone.
-    fn own(&mut self, all: usize, in_lines: bool) -> &mut [T] {
-        // Nobody else can begin to share it meanwhile; to ask by `get_mut` would be another locked instruction for each record.
-        if Arc::strong_count(&self.elements) > 1 {
-            *self = self.copied(all, in_lines);
-        }
-        let from = self.from;
-        Arc::get_mut(&mut self.elements).and_then(|own| own.get_mut(from..from + all)).unwrap_or(&mut [])
-    }
-}
-
-impl<T: Copy + Default> Records<T> {
+impl<T: Number> Records<T> {
     /// Records of so many elements.
     pub fn new(len: usize) -> Records<T> {
         let (fewest, most) = SEGMENT;
         let segment = (SEGMENT_BYTES / (len * size_of::<T>()).max(1)).clamp(fewest, most);
-        Records { branches: Vec::new(), len, shift: segment.ilog2(), count: 0, in_lines: false }
+        Records { branches: Vec::new(), len, shift: segment.ilog2(), count: 0, in_lines: false, mapped: 0 }
     }
 
     /// Records of so many elements, which take no more cache lines than they have to if they are whole lines.
@@ -112,43 +72,92 @@ impl<T: Copy + Default> Records<T> {
         self.count += 1;
     }
 
-    /// A record; empty if there is none of this number.
+    /// A record; empty if there is none of this number, or it is damaged.
     #[inline]
     pub fn get(&self, number: u32) -> &[T] {
         let (branch, segment, at) = self.place(number as usize);
         let Some(segment) = self.branches.get(branch).and_then(|branch| branch.get(segment)) else {
             return &[];
         };
-        let at = segment.from + at;
-        segment.elements.get(at..at + self.len).unwrap_or(&[])
+        match segment.get(at, self.len) {
+            Some(record) => record,
+            None => self.checked(segment, number),
+        }
     }
 
-    /// A record for writing.
+    /// A record of a segment that was not checked yet, or is damaged.
+    #[cold]
+    #[inline(never)]
+    fn checked<'s>(&self, segment: &'s Segment<T>, number: u32) -> &'s [T] {
+        let (_, _, at) = self.place(number as usize);
+        segment.checked(number as usize >> self.shift).get(at..at + self.len).unwrap_or(&[])
+    }
+
+    /// A record for writing; empty if there is none of this number, or it is damaged.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> &mut [T] {
         let (branch, segment, at) = self.place(number as usize);
         let Some(branch) = self.branches.get_mut(branch) else { return &mut [] };
         let Some(segment) = Arc::make_mut(branch).get_mut(segment) else { return &mut [] };
-        segment.own(self.len << self.shift, self.in_lines).get_mut(at..at + self.len).unwrap_or(&mut [])
+        if self.mapped > 0 && segment.is_mapped() {
+            self.mapped -= 1;
+        }
+        let own = segment.own(number as usize >> self.shift, self.in_lines);
+        own.get_mut(at..at + self.len).unwrap_or(&mut [])
     }
 
-    /// The records, those of a segment at a time.
-    pub(super) fn segments(&self) -> impl Iterator<Item = &[T]> {
-        let segments = self.branches.iter().flat_map(|branch| branch.iter()).enumerate();
-        segments.map(|(at, segment)| {
-            let records = self.count.saturating_sub(at << self.shift).min(1 << self.shift);
-            segment.elements.get(segment.from..segment.from + records * self.len).unwrap_or(&[])
-        })
+    fn segments(&self) -> impl Iterator<Item = &Segment<T>> {
+        self.branches.iter().flat_map(|branch| branch.iter())
     }
 
-    /// Adds so many records of zeros, but no more than a segment has, for writing. To be called only where the last segment is full.
-    pub(super) fn push_segment(&mut self, records: usize) -> &mut [T] {
-        let (branch, segment, _) = self.place(self.count);
-        let records = records.min(1 << self.shift);
-        (0..records).for_each(|_| self.push());
-        let Some(branch) = self.branches.get_mut(branch) else { return &mut [] };
-        let Some(segment) = Arc::make_mut(branch).get_mut(segment) else { return &mut [] };
-        segment.own(self.len << self.shift, self.in_lines).get_mut(..records * self.len).unwrap_or(&mut [])
+    /// Writes the records, one after another, and zeros up to the next multiple of [`PAGE`] bytes, for [`Records::map`]. What is written begins
+    /// at such a multiple.
+    ///
+    /// # Errors
+    /// Those of `out`; `InvalidData` if there are damaged ones.
+    pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
+        let (mut bytes, mut written) = (Vec::new(), 0);
+        for (number, segment) in self.segments().enumerate() {
+            let elements = segment.checked(number);
+            if elements.len() != self.len << self.shift {
+                return Err(invalid());
+            }
+            bytes.clear();
+            T::write(elements, &mut bytes);
+            out.write_all(&bytes)?;
+            written += bytes.len();
+        }
+        let end = written.next_multiple_of(PAGE);
+        out.write_all(&vec![0; end - written])
+    }
+
+    /// So many records like these, of which there are none yet, that were written into a file from `at` on, and where the next bytes of the
+    /// file are. They stay in the file; `check` says whether they are what they may be, from the so manieth on.
+    ///
+    /// # Errors
+    /// `InvalidData` if the file has not so many bytes; `Unsupported` if they cannot be used where they are.
+    pub fn map(
+        &self,
+        file: &Arc<MappedFile>,
+        at: usize,
+        count: usize,
+        check: Check<T>,
+    ) -> io::Result<(Records<T>, usize)> {
+        if cfg!(target_endian = "big") {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let (all, segments) = (self.len << self.shift, count.div_ceil(1 << self.shift));
+        let bytes = segments.checked_mul(all).and_then(|all| all.checked_mul(size_of::<T>()));
+        let end = bytes.and_then(|bytes| bytes.checked_next_multiple_of(PAGE)?.checked_add(at));
+        // Nothing is made for records that the file has no bytes of.
+        let end = end.filter(|end| *end <= file.len()).ok_or_else(invalid)?;
+        let section = Arc::new(Section::new(file, at, (self.len, all), count, check));
+        let segment = |number| Segment::mapped(&section, number).ok_or(io::ErrorKind::Unsupported);
+        let branches = (0..segments).step_by(BRANCH).map(|first| {
+            (first..segments.min(first + BRANCH)).map(segment).collect::<Result<Vec<_>, _>>().map(Arc::from)
+        });
+        let branches = branches.collect::<Result<_, _>>()?;
+        Ok((Records { branches, count, mapped: segments, ..*self }, end))
     }
 
     /// Where a record is: branch, segment, and the element it begins at among those of the segment's records.
@@ -158,21 +167,27 @@ impl<T: Copy + Default> Records<T> {
         (segment / BRANCH, segment % BRANCH, at * self.len)
     }
 
-    /// Bytes that they take.
+    /// Bytes that they take in memory, without what is in a file.
     pub fn bytes(&self) -> usize {
         self.bytes_of(self.count)
     }
 
-    /// Bytes that so many records take.
+    /// Bytes that so many records take in memory, without what is in a file now.
     pub fn bytes_of(&self, count: usize) -> usize {
         let segments = count.div_ceil(1 << self.shift);
         let branches = segments.div_ceil(BRANCH) * size_of::<Arc<[Segment<T>]>>();
-        segments * (self.elements_bytes() + size_of::<Segment<T>>()) + branches
+        let own = segments.saturating_sub(self.mapped);
+        own * self.elements_bytes() + segments * size_of::<Segment<T>>() + branches
+    }
+
+    /// Bytes that are in a file.
+    pub fn mapped_bytes(&self) -> usize {
+        self.mapped * (self.len << self.shift) * size_of::<T>()
     }
 
     /// Bytes of the elements of a segment.
     fn elements_bytes(&self) -> usize {
-        ((self.len << self.shift) + Segment::<T>::room(self.in_lines)) * size_of::<T>()
+        ((self.len << self.shift) + room::<T>(self.in_lines)) * size_of::<T>()
     }
 
     /// Bytes that they take besides those that they share with `other`, of which they are a clone, or it of them.
@@ -180,10 +195,10 @@ impl<T: Copy + Default> Records<T> {
         let elements = self.elements_bytes();
         let shared = |own: &Arc<[Segment<T>]>, other: &Arc<[Segment<T>]>| {
             if Arc::ptr_eq(own, other) {
-                return own.len() * (elements + size_of::<Segment<T>>());
+                let in_memory = own.iter().filter(|segment| self.mapped == 0 || !segment.is_mapped()).count();
+                return own.len() * size_of::<Segment<T>>() + in_memory * elements;
             }
-            let pairs = own.iter().zip(other.iter());
-            pairs.filter(|(own, other)| Arc::ptr_eq(&own.elements, &other.elements)).count() * elements
+            own.iter().zip(other.iter()).filter(|(own, other)| own.shares(other)).count() * elements
         };
         self.bytes()
             - self.branches.iter().zip(&other.branches).map(|(own, other)| shared(own, other)).sum::<usize>()
@@ -193,6 +208,7 @@ impl<T: Copy + Default> Records<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::segment::LINE;
 
     #[test]
     fn records_of_whole_lines_begin_at_lines() {
@@ -271,7 +287,7 @@ mod tests {
         assert_eq!(clone.branches.iter().zip(&records.branches).filter(is_shared).count(), 38);
         // Of the two, all segments but one are shared.
         for branch in [0, 39] {
-            let own = clone.branches[branch].iter().filter(|one| Arc::strong_count(&one.elements) == 1);
+            let own = clone.branches[branch].iter().filter(|one| one.is_alone());
             assert_eq!(own.count(), 1);
         }
         assert_eq!((clone.get(5), records.get(5)), (&[0][..], &[1][..]));

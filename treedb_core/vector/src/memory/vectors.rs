@@ -173,6 +173,15 @@ impl Vectors {
         }
     }
 
+    /// Bytes that are in a file.
+    pub(super) fn mapped_bytes(&self) -> usize {
+        match self {
+            Vectors::Floats(records) | Vectors::Coded(records) => records.mapped_bytes(),
+            Vectors::Halves(records, _) => records.mapped_bytes(),
+            Vectors::Packed(records) => records.mapped_bytes(),
+        }
+    }
+
     /// Bytes that so many vectors take.
     pub(super) fn bytes_of(&self, count: usize) -> usize {
         match self {

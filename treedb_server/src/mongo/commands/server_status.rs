@@ -103,6 +103,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "diskBytes": disk_bytes(request)?,
             "vectorMemory": {
                 "bytes": signed(vectors.bytes),
+                "mappedBytes": signed(vectors.mapped_bytes),
                 "buildingBytes": signed(vectors.building_bytes),
                 "limitBytes": signed(vectors.limit_bytes),
                 "indexes": signed(vectors.images),

@@ -43,6 +43,10 @@ pub(super) fn nearest_among(
         image.add_nodes(among.rows, nodes)?;
         let all = nodes.len();
         let (way, compared) = find_among(&image, vector, among, nodes, searcher, &mut batch.rows)?;
+        // The query finds them by itself then. Nothing was visited yet.
+        if !image.check_nodes(nodes) {
+            return Ok(None);
+        }
         let mut done = Comparisons { vectors: compared as u64, documents: 0 };
         batch.rows.clear();
         let mut documents = Documents::new(def, view, vector);

@@ -42,7 +42,14 @@ const FOLLOWED_STEPS: usize = 16;
 const FOLLOWED_STEPS: usize = 1;
 
 /// Bytes of an entry of a map of nodes, with what the map needs besides.
-pub(super) const MAP_ENTRY: usize = 32;
+const MAP_ENTRY: usize = 32;
+
+/// Nodes of a saved image that a search lists at most: some ten milliseconds.
+#[cfg(not(test))]
+const LISTED: usize = 1 << 18;
+/// Few in tests, so that writes come between the parts.
+#[cfg(test)]
+const LISTED: usize = 500;
 
 /// How far an image is.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,6 +71,8 @@ pub(super) enum Progress {
 pub(super) struct Follower {
     /// The nodes by their numbers in the table.
     nodes: BTreeMap<u64, u32>,
+    /// Nodes of an image from a file that are not among `nodes` yet: they are listed when the first change is followed.
+    unlisted: Range<u32>,
     /// A hash of the record of each node's links that was read last: a page that is new has mostly records that are not.
     linked: Vec<u64>,
     /// How many nodes were forgotten. A record with a link to one of them stands for other nodes in memory when it comes back.
@@ -83,10 +92,33 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// That of an image that was saved with what was committed up to transaction `since`; `nodes` all have a vector.
-    pub(super) fn of_saved(nodes: BTreeMap<u64, u32>, since: u64) -> Follower {
-        let vectors = nodes.len();
-        Follower { nodes, vectors, since, documents_since: since, newest: since, ..Follower::default() }
+    /// That of an image that was saved with what was committed up to transaction `since`; its nodes all have a vector.
+    pub(super) fn of_saved(contents: &Contents, since: u64) -> Follower {
+        let (vectors, unlisted) = (contents.graph.len(), 0..contents.numbers.count() as u32);
+        Follower { vectors, unlisted, since, documents_since: since, newest: since, ..Follower::default() }
+    }
+
+    /// How many nodes there are.
+    fn count(&self) -> usize {
+        // Until they are listed, nothing has changed.
+        if self.unlisted.is_empty() { self.nodes.len() } else { self.vectors }
+    }
+
+    /// Lists nodes that are not listed yet, about `most` of them; true if all are.
+    ///
+    /// # Errors
+    /// Two have one number: what they were read from is damaged.
+    fn list(&mut self, contents: &Contents, def: &VectorDef, most: usize) -> Result<bool> {
+        for node in self.unlisted.by_ref().take(most) {
+            let number = contents.number(node);
+            if number != 0 && self.nodes.insert(number, node).is_some() {
+                return Err(damaged(def, "a saved image"));
+            }
+        }
+        if !self.unlisted.is_empty() {
+            return Ok(false);
+        }
+        if self.nodes.len() == self.vectors { Ok(true) } else { Err(damaged(def, "a saved image")) }
     }
 
     /// Bytes that it takes.
@@ -163,11 +195,13 @@ impl Follower {
         if reading.contents.graph.is_full() {
             return Ok(Progress::Full);
         }
-        if !complete {
-            return Ok(Progress::Partial);
+        if complete {
+            reading.finish(nodes)?;
         }
-        reading.finish(nodes)?;
-        Ok(Progress::Complete)
+        if reading.contents.is_damaged() {
+            return Err(damaged(def, "a saved image"));
+        }
+        Ok(if complete { Progress::Complete } else { Progress::Partial })
     }
 
     /// Finds the rows that are to be read, to have what was changed up to transaction `now`, which `view` sees.
@@ -255,6 +289,12 @@ struct Reading<'r, R> {
 impl<R: Reads> Reading<'_, R> {
     /// Reads at most so many of the rows that are to be read; true if there are no more.
     fn read(&mut self, most: usize) -> Result<bool> {
+        if self.follower.unread.is_empty() {
+            return Ok(true);
+        }
+        if !self.follower.unlisted.is_empty() && !self.follower.list(self.contents, self.def, LISTED)? {
+            return Ok(false);
+        }
         let mut left = most;
         while let Some(range) = self.follower.unread.pop_front() {
             let (mut there, mut stopped) = (Vec::new(), None);
@@ -428,7 +468,16 @@ impl<R: Reads> Reading<'_, R> {
     /// Sets where searches begin, once all has been read. Forgets the nodes whose deletion no new page tells: see
     /// [`Reads::new_rows`].
     fn finish(&mut self, nodes: u64) -> Result<()> {
-        if self.follower.nodes.len() as u64 != nodes {
+        let head = StoredGraph::new(self.def, self.view.reads, self.table)?.head()?;
+        // Where searches begin is as it was, mostly.
+        let Ok(begins) = self.contents.graph.entry();
+        let same =
+            head.entry.zip(begins).filter(|((number, _), (node, _))| self.contents.number(*node) == *number);
+        let same = same.map(|((_, level), (node, _))| (node, level));
+        if self.follower.count() as u64 != nodes || head.entry.is_some() && same.is_none() {
+            self.follower.list(self.contents, self.def, usize::MAX)?;
+        }
+        if self.follower.count() as u64 != nodes {
             let mut there = Vec::new();
             let mut rows = self.view.reads.rows(self.table, 0)?;
             while let Some((row, _)) = rows.lend_next()? {
@@ -439,8 +488,9 @@ impl<R: Reads> Reading<'_, R> {
         let (follower, contents) = (&*self.follower, &mut *self.contents);
         let known =
             |number: u64| follower.nodes.get(&number).copied().filter(|node| contents.has_vector(*node));
-        let whole = [follower.nodes.len(), follower.vectors].iter().all(|count| *count as u64 == nodes);
-        let entry = match StoredGraph::new(self.def, self.view.reads, self.table)?.head()?.entry {
+        let whole = [follower.count(), follower.vectors].iter().all(|count| *count as u64 == nodes);
+        let entry = match head.entry {
+            Some(_) if same.is_some() => Some(same),
             Some((number, level)) => known(number).map(|node| Some((node, level))),
             None => Some(None),
         };

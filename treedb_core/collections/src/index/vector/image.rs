@@ -9,6 +9,7 @@
 //!
 //! Images share a limit. One that does not fit beside the others gets the room of those that no search has used for a while
 //! ([`Images::make_room`]), the longest unused first; what is in use stays, so that two indexes that take turns do not drive each other out.
+//! What an image has in its file does not count: the system takes that memory back by itself.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
@@ -27,9 +28,9 @@ use treedb_vector::memory::{MemoryGraph, Records};
 use super::centre::Judged;
 use super::follow::{Follower, Progress, STEP_ELEMENTS};
 use super::graph::empty_image;
-use super::record::nodes_in;
+use super::record::{nodes_in, position_of, row_of};
 use super::row_nodes::RowNodes;
-use super::saved::{Loading, SavedImages};
+use super::saved::SavedImages;
 use super::workspace::Workspace;
 use crate::read::view::View;
 
@@ -56,14 +57,62 @@ pub(super) struct Contents {
     /// The number that each node has in the table; 0 for a node without a vector: none, or one that was linked to before its
     /// vector was read.
     pub(super) numbers: Records<u64>,
-    /// The nodes of the rows, by the positions of vectors in documents: most rows have one at the first position only.
-    rows: Vec<RowNodes>,
+    /// The nodes of the rows, by the positions of vectors in documents: most rows have one at the first position only. Of an image from a file
+    /// they are listed when they are first asked for.
+    rows: OnceLock<Vec<RowNodes>>,
+    /// How many positions there are, or may be.
+    positions: usize,
 }
 
 impl Contents {
     pub(super) fn new(def: &VectorDef) -> Contents {
         let (graph, numbers) = (empty_image(def), Records::new(1));
-        Contents { graph, numbers, rows: Vec::new() }
+        Contents { graph, numbers, rows: OnceLock::from(Vec::new()), positions: 0 }
+    }
+
+    /// Those of a file, in which there may be vectors at so many positions.
+    pub(super) fn of_file(graph: MemoryGraph, numbers: Records<u64>, positions: usize) -> Contents {
+        Contents { graph, numbers, rows: OnceLock::new(), positions }
+    }
+
+    /// How many positions vectors may have in documents.
+    pub(super) fn positions(&self) -> usize {
+        self.positions
+    }
+
+    /// Whether anything that was read of its file is damaged: then what was found is worth nothing.
+    #[inline]
+    pub(super) fn is_damaged(&self) -> bool {
+        self.graph.is_damaged()
+    }
+
+    /// The nodes of the rows, by positions.
+    fn rows(&self) -> &[RowNodes] {
+        self.rows.get_or_init(|| {
+            let mut rows = vec![RowNodes::default(); self.positions];
+            for node in 0..self.numbers.count() as u32 {
+                let number = self.number(node);
+                if let Some(rows) = rows.get_mut(position_of(number) as usize).filter(|_| number != 0) {
+                    rows.set(row_of(number), Some(node));
+                }
+            }
+            rows
+        })
+    }
+
+    /// Asks for what comparing with these nodes exactly needs, so that it is known whether the image is damaged there. Returns whether it is not.
+    pub(super) fn check_nodes(&self, nodes: &[u32]) -> bool {
+        if !self.graph.is_mapped() {
+            return true;
+        }
+        for node in nodes {
+            let number = self.number(*node);
+            self.graph.check_vector(*node);
+            if self.several() {
+                self.nodes_of(row_of(number)).for_each(|node| self.graph.check_vector(node));
+            }
+        }
+        !self.is_damaged()
     }
 
     /// The number that a node has in the table; 0 if there is no such node.
@@ -75,12 +124,12 @@ impl Contents {
     /// Whether rows may have several vectors.
     #[inline]
     pub(super) fn several(&self) -> bool {
-        self.rows.len() > 1
+        self.positions > 1
     }
 
     /// The nodes of a row.
     pub(super) fn nodes_of(&self, row: u64) -> impl Iterator<Item = u32> {
-        self.rows.iter().filter_map(move |rows| rows.get(row))
+        self.rows().iter().filter_map(move |rows| rows.get(row))
     }
 
     /// Adds the nodes of rows to `nodes`.
@@ -88,7 +137,7 @@ impl Contents {
     /// # Errors
     /// The query is to end: rows may be many, and so may positions.
     pub(super) fn add_nodes(&self, rows: &[RowId], nodes: &mut Vec<u32>) -> Result<()> {
-        for of_position in &self.rows {
+        for of_position in self.rows() {
             for part in rows.chunks(ROWS_AT_ONCE) {
                 interrupt::check()?;
                 nodes.extend(part.iter().filter_map(|row| of_position.get(row.0)));
@@ -100,10 +149,13 @@ impl Contents {
     /// Sets the node of a row's vector at a position, or that there is none.
     pub(super) fn set_node(&mut self, row: u64, position: u64, node: Option<u32>) {
         let position = position as usize;
-        if node.is_some() && position >= self.rows.len() {
-            self.rows.resize_with(position + 1, RowNodes::default);
+        self.rows();
+        let Some(rows) = self.rows.get_mut() else { return };
+        if node.is_some() && position >= rows.len() {
+            rows.resize_with(position + 1, RowNodes::default);
         }
-        if let Some(rows) = self.rows.get_mut(position) {
+        self.positions = self.positions.max(rows.len());
+        if let Some(rows) = rows.get_mut(position) {
             rows.set(row, node);
         }
     }
@@ -118,15 +170,29 @@ impl Contents {
         self.graph.free_nodes().len() > self.graph.len() / 4
     }
 
+    /// The nodes of the rows that are listed.
+    fn listed_rows(&self) -> &[RowNodes] {
+        self.rows.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Bytes that it takes in memory, without what is in its file.
     pub(super) fn bytes(&self) -> u64 {
-        let rows: usize = self.rows.iter().map(RowNodes::bytes).sum();
+        let rows: usize = self.listed_rows().iter().map(RowNodes::bytes).sum();
         (self.graph.bytes() + self.numbers.bytes() + rows) as u64
+    }
+
+    /// Bytes of what is in its file.
+    pub(super) fn mapped_bytes(&self) -> u64 {
+        (self.graph.mapped_bytes() + self.numbers.mapped_bytes()) as u64
     }
 
     /// Bytes that it takes besides those that it shares with newer ones.
     fn bytes_beside(&self, newer: &Contents) -> u64 {
-        // A newer one has as many positions, or more.
-        let rows: usize = self.rows.iter().zip(&newer.rows).map(|(own, newer)| own.bytes_beside(newer)).sum();
+        // A newer one has as many positions, or more, unless only this one was asked for rows.
+        let (own, newer_rows) = (self.listed_rows(), newer.listed_rows());
+        let beside = own.iter().zip(newer_rows).map(|(own, newer)| own.bytes_beside(newer));
+        let others = own.iter().skip(newer_rows.len()).map(RowNodes::bytes);
+        let rows: usize = beside.chain(others).sum();
         let numbers = self.numbers.bytes_beside(&newer.numbers);
         (self.graph.bytes_beside(&newer.graph) + numbers + rows) as u64
     }
@@ -174,7 +240,7 @@ pub(crate) struct Images {
     build_threads: AtomicUsize,
     /// Bytes of the graphs of indexes that are being built.
     reserved: AtomicU64,
-    slots: Mutex<Slots>,
+    slots: Arc<Mutex<Slots>>,
     /// Images of a database that keeps them in files.
     saved: OnceLock<Option<SavedImages>>,
     /// Whether closing the database saves them.
@@ -249,7 +315,7 @@ impl Default for Images {
             limit,
             build_threads: AtomicUsize::new(0),
             reserved: AtomicU64::default(),
-            slots: Mutex::default(),
+            slots: Arc::default(),
             saved: OnceLock::new(),
             saved_at_close: AtomicBool::new(true),
             built: AtomicU64::default(),
@@ -263,8 +329,10 @@ impl Default for Images {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct VectorMemory {
-    /// Bytes of the images.
+    /// Bytes of the images, without what is in files.
     pub bytes: u64,
+    /// Bytes of images that are in files, where the system keeps in memory what it has room for. They do not count towards the limit.
+    pub mapped_bytes: u64,
     /// Bytes of the graphs of indexes that are being built.
     pub building_bytes: u64,
     /// What both may take together.
@@ -275,7 +343,7 @@ pub struct VectorMemory {
     pub without_image: u64,
     /// Images that were built from the indexes' tables since the database was opened.
     pub built: u64,
-    /// Images that were read from files since then.
+    /// Images that were found in files since then.
     pub loaded: u64,
 }
 
@@ -284,8 +352,9 @@ pub struct VectorMemory {
 struct Slot {
     /// Set by each search; [`Images::make_room`] clears it.
     used: Arc<AtomicBool>,
-    /// What [`State`] takes, for those who must not wait for it.
+    /// What [`State`] takes, and what it has in a file, for those who must not wait for it.
     bytes: AtomicU64,
+    mapped: AtomicU64,
     /// It is not complete, or not up to date after many writes: who would have to wait for the next part reads the table meanwhile.
     building: AtomicBool,
     state: Mutex<State>,
@@ -293,12 +362,18 @@ struct Slot {
 
 impl Slot {
     fn new() -> Slot {
-        let (used, bytes, building) = (Arc::default(), AtomicU64::default(), AtomicBool::new(true));
-        Slot { used, bytes, building, state: Mutex::default() }
+        let (bytes, mapped, building) = (AtomicU64::default(), AtomicU64::default(), AtomicBool::new(true));
+        Slot { used: Arc::default(), bytes, mapped, building, state: Mutex::default() }
     }
 
     fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Notes what [`State`] takes.
+    fn note_bytes(&self, state: &State) {
+        self.bytes.store(state.bytes(), Ordering::Relaxed);
+        self.mapped.store(state.mapped_bytes(), Ordering::Relaxed);
     }
 
     /// Whether there is an image, though it may not have what was written last.
@@ -314,13 +389,11 @@ struct State {
     recent: Vec<Arc<Image>>,
     /// What the follower has read of a state that no image has yet.
     unfinished: Option<Contents>,
-    /// A saved image that is being read: there is nothing else then.
-    loading: Option<Box<Loading>>,
     /// The version that could not be read: some row that its image needs, but few searches, is damaged.
     unreadable: Option<TableVersion>,
     /// There was an image of all of the index, which the follower brings up to date: it does not build the first one.
     is_built: bool,
-    /// That one was read from a file.
+    /// That one is from a file, or will be, once it is up to date.
     is_from_file: bool,
     /// The size of the index when its image was given up while it was built, because it turned out to be too large.
     outgrown: Option<Size>,
@@ -357,8 +430,18 @@ impl State {
         let images = self.recent.iter().map(|image| &image.contents).chain(&self.unfinished);
         let beside =
             images.clone().zip(images.clone().skip(1)).map(|(older, newer)| older.bytes_beside(newer));
-        let own = self.follower.bytes() + self.loading.as_ref().map_or(0, |loading| loading.bytes());
-        own + beside.sum::<u64>() + images.last().map_or(0, Contents::bytes)
+        self.follower.bytes() + beside.sum::<u64>() + images.last().map_or(0, Contents::bytes)
+    }
+
+    /// Bytes of the newest contents that are in a file.
+    fn mapped_bytes(&self) -> u64 {
+        let images = self.recent.iter().map(|image| &image.contents).chain(&self.unfinished);
+        images.last().map_or(0, Contents::mapped_bytes)
+    }
+
+    /// Whether anything of it is from a file that turned out to be damaged.
+    fn is_damaged(&self) -> bool {
+        self.recent.iter().map(|image| &image.contents).chain(&self.unfinished).any(Contents::is_damaged)
     }
 
     /// Bytes that the image takes with so many nodes, about: `new` says what one has.
@@ -387,6 +470,20 @@ impl State {
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Drops the images that are in files, so that these make room on the disk; true if there were any. A search that uses one keeps it until it ends. Who
+/// needs the room may hold anything but this lock.
+fn let_go(slots: &Mutex<Slots>) -> bool {
+    let mut dropped = Vec::new();
+    lock(slots).by_table.retain(|_, known| {
+        let is_mapped = known.slot.mapped.load(Ordering::Relaxed) > 0;
+        if is_mapped {
+            dropped.push(Arc::clone(&known.slot));
+        }
+        !is_mapped
+    });
+    !dropped.is_empty()
 }
 
 impl Images {
@@ -437,8 +534,10 @@ impl Images {
         let images = slots.by_table.values().filter(|known| known.slot.bytes() > 0).count() as u64;
         let without_image = slots.by_table.len() as u64 - images;
         let (built, loaded) = (self.built.load(Ordering::Relaxed), self.loaded.load(Ordering::Relaxed));
+        let mapped = slots.by_table.values().map(|known| known.slot.mapped.load(Ordering::Relaxed));
         VectorMemory {
             bytes: slots.bytes(),
+            mapped_bytes: mapped.sum(),
             building_bytes,
             limit_bytes,
             images,
@@ -496,7 +595,13 @@ impl Images {
 
     /// Lets images be kept in files of the store, which was just opened, and those that there are be used.
     pub(crate) fn keep_in_files(&self, store: &Store) {
-        self.saved.get_or_init(|| SavedImages::open(store));
+        self.saved.get_or_init(|| {
+            let saved = SavedImages::open(store)?;
+            // Not the images: the store may outlive them, and they are in use while it is called.
+            let slots = Arc::downgrade(&self.slots);
+            saved.on_full_disk(move || slots.upgrade().is_some_and(|slots| let_go(&slots)));
+            Some(saved)
+        });
     }
 
     fn saved(&self) -> Option<&SavedImages> {
@@ -549,7 +654,7 @@ impl Images {
     ) -> Result<Option<Arc<Image>>> {
         let Some(version) = view.reads.version(table)? else { return Ok(None) };
         let source = (self.id, table.id());
-        if let Some(image) = workspace.image_of(source, version) {
+        if let Some(image) = workspace.image_of(source, version).filter(|image| !image.is_damaged()) {
             note_use(&image.used);
             return Ok(Some(image));
         }
@@ -582,6 +687,13 @@ impl Images {
                 Err(TryLockError::WouldBlock) => return Ok(None),
             },
         };
+        if state.is_damaged() {
+            // It is built as if there were no file.
+            self.forget_file_of(&state, table);
+            *state = State::default();
+            slot.building.store(true, Ordering::Relaxed);
+            slot.note_bytes(&state);
+        }
         if let Some(image) = state.recent.iter().find(|image| image.version == version) {
             return Ok(Some(image.clone()));
         }
@@ -589,9 +701,13 @@ impl Images {
             return Ok(None);
         }
         let Some(now) = state.follower.sees(view) else { return Ok(None) };
+        if self.load(&mut state, def, view, (table, now), nodes_in(view.reads.len(table)?))? {
+            return Ok(None);
+        }
+        let is_new = !state.is_built && !state.is_from_file;
         let others = self.bytes().saturating_sub(slot.bytes());
         // A build leaves what images took when it began. One that grows meanwhile is not given up for it: searches would become slow.
-        let builds = if state.is_built { 0 } else { self.reserved.load(Ordering::Relaxed) };
+        let builds = if is_new { self.reserved.load(Ordering::Relaxed) } else { 0 };
         let mut room = limit.saturating_sub(others).saturating_sub(builds);
         let nodes = nodes_in(view.reads.len(table)?);
         let needed = state.bytes_of(nodes.min(u64::from(u32::MAX)) as usize, || Contents::new(def));
@@ -604,11 +720,7 @@ impl Images {
             return Ok(None);
         }
         state.outgrown = None;
-        let outgrown = (!state.is_built).then_some(size);
-        if needed <= room && self.load(&mut state, def, view, (table, now), (nodes, room))? {
-            slot.bytes.store(state.bytes(), Ordering::Relaxed);
-            return Ok(None);
-        }
+        let outgrown = is_new.then_some(size);
         // After an error they are gone: they may have only some of the changes.
         let mut contents = state.take_newest().unwrap_or_else(|| Contents::new(def));
         let mut follower = std::mem::take(&mut state.follower);
@@ -619,7 +731,8 @@ impl Images {
         let mut image = None;
         match progress {
             Ok(Progress::Complete) => {
-                self.built.fetch_add(u64::from(!state.is_built), Ordering::Relaxed);
+                let counted = if state.is_from_file { &self.loaded } else { &self.built };
+                counted.fetch_add(u64::from(!state.is_built), Ordering::Relaxed);
                 state.is_built = true;
                 image = Some(Arc::new(Image { version, contents, used: slot.used.clone() }));
             }
@@ -628,7 +741,7 @@ impl Images {
                 let outgrown = outgrown.filter(|_| given_up == Progress::Full);
                 self.forget_file_of(&state, table);
                 *state = State { outgrown, ..State::default() };
-                slot.bytes.store(0, Ordering::Relaxed);
+                slot.note_bytes(&state);
                 return Ok(None);
             }
             // A search in the table fails only if it needs what is damaged, and with the same error then.
@@ -637,7 +750,7 @@ impl Images {
                 let unreadable = (!state.is_from_file).then_some(version);
                 self.forget_file_of(&state, table);
                 *state = State { unreadable, ..State::default() };
-                slot.bytes.store(0, Ordering::Relaxed);
+                slot.note_bytes(&state);
                 return Ok(None);
             }
         }
@@ -653,7 +766,7 @@ impl Images {
             *state = State { outgrown, ..State::default() };
             slot.building.store(true, Ordering::Relaxed);
         }
-        slot.bytes.store(state.bytes(), Ordering::Relaxed);
+        slot.note_bytes(&state);
         Ok(image)
     }
 }

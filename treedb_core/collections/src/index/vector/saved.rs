@@ -25,36 +25,33 @@
 //!
 //! The file of an index is `derived/vector-N`, with the number of its table. Its identity is the record, the number, 4 bytes, little-endian, 4
 //! zeros, and the SHA-256 of the definition as the version of TreeDB that wrote it shows it. Its content is the graph
-//! ([`treedb_vector::memory::GraphReader`]), then the number of each of its nodes in the index's table, 8 bytes, 0 of a free one.
+//! ([`treedb_vector::memory::MemoryGraph::map`]), then, from a multiple of 4,096 bytes on, the number of each of its nodes in the index's table, 8 bytes, 0
+//! of a free one, and zeros up to the next such multiple, and at last how many positions vectors may have in documents, 8 bytes.
+//!
+//! The content is mapped: what an image has of its file stays there, where the system may give its memory to others and read it again, and where
+//! other openings find it in memory. Nothing is read at an opening but the beginning. Each part is checked when it is first used, and a search that meets a damaged
+//! one is answered from the table; the image is built anew then ([`super::image::Contents::is_damaged`]). What writes change is in memory from then on.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use std::sync::Mutex;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 use sha2::{Digest, Sha256};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{
-    DerivedFiles, DerivedReader, Durability, Identity, LOCAL_TABLES, Reads, Store, Table, TableKind,
+    DerivedFiles, DerivedMap, Durability, Identity, LOCAL_TABLES, Reads, Store, Table, TableKind,
 };
-use treedb_vector::memory::GraphReader;
+use treedb_vector::memory::{MappedBytes, MappedFile, MappedGraph, MemoryGraph, Records};
 
-use super::follow::{Follower, MAP_ENTRY};
+use super::follow::Follower;
 use super::graph::empty_image;
 use super::image::{Contents, lock};
 use super::record::{position_of, row_of};
 
 /// Changed with the bytes of the content.
 const FORMAT: u32 = 3;
-
-/// Bytes that one search reads at most: some ten milliseconds.
-#[cfg(not(test))]
-const STEP_BYTES: usize = 64 << 20;
-/// Small in tests, so that writes come between the parts.
-#[cfg(test)]
-const STEP_BYTES: usize = 64 << 10;
-/// What it takes to list a node, as bytes that are read.
-const NODE_BYTES: usize = 128;
 
 /// The name of the records' table.
 fn table_name() -> String {
@@ -119,6 +116,11 @@ impl SavedImages {
         Some(saved)
     }
 
+    /// See [`DerivedFiles::on_full_disk`].
+    pub(super) fn on_full_disk(&self, let_go: impl Fn() -> bool + Send + Sync + 'static) {
+        self.files.on_full_disk(let_go);
+    }
+
     fn record(&self, table: &Table) -> Option<Record> {
         lock(&self.records).get(&table.id()).copied()
     }
@@ -134,19 +136,33 @@ impl SavedImages {
         record.is_some_and(|record| self.open_file(table, def, &record).is_some())
     }
 
-    fn open_file(&self, table: &Table, def: &VectorDef, record: &Record) -> Option<DerivedReader> {
-        self.files.open(&file_of(table.id()), &record.identity(table, def)).ok().flatten()
+    fn open_file(&self, table: &Table, def: &VectorDef, record: &Record) -> Option<Arc<DerivedMap>> {
+        self.files.map(&file_of(table.id()), &record.identity(table, def)).ok().flatten()
     }
 
-    /// Begins to read the image of an index, if there is one.
-    pub(super) fn begin(&self, table: &Table, def: &VectorDef) -> Option<Box<Loading>> {
-        let record = self.record(table)?;
-        let input = self.open_file(table, def, &record);
-        let begun = input.and_then(|input| Loading::begin(input, def, record.since).ok());
-        if begun.is_none() {
+    /// The image of an index, if there is one, with what follows it. All rows of the collection are below `rows_end`. One of more than `most` nodes is
+    /// not read, nor is it later.
+    ///
+    /// # Errors
+    /// It is damaged, or no image.
+    pub(super) fn load(
+        &self,
+        (table, def): (&Table, &VectorDef),
+        most: u64,
+        rows_end: u64,
+    ) -> io::Result<Option<(Contents, Follower)>> {
+        let Some(record) = self.record(table) else { return Ok(None) };
+        let Some(map) = self.open_file(table, def, &record) else {
             self.forget(table);
+            return Ok(None);
+        };
+        let contents = Contents::map(map, def, rows_end).inspect_err(|_| self.forget(table))?;
+        if contents.numbers.count() as u64 > most {
+            self.forget(table);
+            return Ok(None);
         }
-        begun.map(Box::new)
+        let follower = Follower::of_saved(&contents, record.since);
+        Ok(Some((contents, follower)))
     }
 
     /// Does not read the file of an index any more. That is for searches, which change nothing on the disk: under the server's lock for copying
@@ -183,16 +199,14 @@ impl SavedImages {
     ) -> Result<()> {
         self.forget(table);
         // As much is to be left as it takes.
-        let has_room = || self.files.may_grow_by(contents.bytes().saturating_mul(2));
+        let bytes = contents.bytes().saturating_add(contents.mapped_bytes());
+        let has_room = || self.files.may_grow_by(bytes.saturating_mul(2));
         if !has_room() {
             self.remove(table.id());
             if !has_room() {
                 return Err(QueryError::new(
                     ErrorCode::OutOfDiskSpace,
-                    format!(
-                        "too little room for a file of about {} bytes and as much besides",
-                        contents.bytes()
-                    ),
+                    format!("too little room for a file of about {bytes} bytes and as much besides"),
                 ));
             }
         }
@@ -202,6 +216,7 @@ impl SavedImages {
             if error.code == ErrorCode::OutOfDiskSpace {
                 lock(&self.records).clear();
                 self.files.remove_those(is_ours);
+                self.files.let_go();
             }
         }
         written
@@ -283,111 +298,52 @@ fn invalid() -> io::Error {
     io::ErrorKind::InvalidData.into()
 }
 
+/// The content of a file.
+#[derive(Debug)]
+struct Content(Arc<DerivedMap>);
+
+impl MappedBytes for Content {
+    fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    fn is_intact(&self, range: Range<usize>) -> bool {
+        let is_intact = self.0.is_intact(range);
+        if !is_intact {
+            tracing::warn!(path = %self.0.path().display(), "a vector index's saved image is damaged: it is not used");
+        }
+        is_intact
+    }
+}
+
 impl Contents {
     fn write_to(&self, out: &mut impl io::Write) -> io::Result<()> {
         self.graph.write_to(out)?;
-        self.numbers.write_to(out)
+        self.numbers.write_to(out)?;
+        out.write_all(&(self.positions() as u64).to_le_bytes())
     }
-}
 
-/// An image that is being read.
-#[derive(Debug)]
-pub(super) struct Loading {
-    input: DerivedReader,
-    since: u64,
-    /// Until all of the graph was read.
-    graph: Option<GraphReader>,
-    contents: Contents,
-    nodes: usize,
-    /// Nodes that are listed.
-    listed: u32,
-    by_number: BTreeMap<u64, u32>,
-}
-
-/// How far it is.
-pub(super) enum Loaded {
-    Partly(Box<Loading>),
-    Whole(Box<(Contents, Follower)>),
-}
-
-impl Loading {
-    fn begin(mut input: DerivedReader, def: &VectorDef, since: u64) -> io::Result<Loading> {
-        let graph = GraphReader::begin(empty_image(def), &mut input)?;
-        let (nodes, contents) = (graph.nodes(), Contents::new(def));
-        // Nothing is made for nodes that the file has no bytes of.
-        if (nodes as u64).saturating_mul(size_of::<u64>() as u64) > input.left() {
+    /// Those of a file.
+    fn map(map: Arc<DerivedMap>, def: &VectorDef, rows_end: u64) -> io::Result<Contents> {
+        let file = MappedFile::new(Content(map));
+        let MappedGraph { graph, nodes, end } = MemoryGraph::map(empty_image(def), &file)?;
+        let after = file.len().checked_sub(size_of::<u64>()).ok_or_else(invalid)?;
+        let positions = file.read(after..file.len())?.try_into().map(u64::from_le_bytes);
+        let positions =
+            positions.ok().filter(|positions| *positions <= Vectors::MOST as u64).ok_or_else(invalid)?;
+        // Each node that is not free has a number. The memory of rows is proportional to the greatest.
+        let may_be = move |node: u32, number: u64| match number {
+            0 => !nodes.there_is(node),
+            _ => nodes.there_is(node) && row_of(number) < rows_end && position_of(number) < positions,
+        };
+        let (count, check) =
+            (graph.len() + graph.free_nodes().len(), move |first: usize, numbers: &[u64]| {
+                (first as u32..).zip(numbers).all(|(node, number)| may_be(node, *number))
+            });
+        let (numbers, end) = Records::new(1).map(&file, end, count, Box::new(check))?;
+        if end != after {
             return Err(invalid());
         }
-        let (listed, by_number) = (0, BTreeMap::new());
-        Ok(Loading { input, since, graph: Some(graph), contents, nodes, listed, by_number })
-    }
-
-    /// The last transaction in it.
-    pub(super) fn since(&self) -> u64 {
-        self.since
-    }
-
-    /// How many nodes it has, with free ones.
-    pub(super) fn nodes(&self) -> usize {
-        self.nodes
-    }
-
-    /// Bytes that it takes.
-    pub(super) fn bytes(&self) -> u64 {
-        let graph = self.graph.as_ref().map_or(0, GraphReader::bytes);
-        self.contents.bytes() + (graph + MAP_ENTRY * self.by_number.len()) as u64
-    }
-
-    /// Reads more of it. All rows of the collection are below `rows_end`.
-    ///
-    /// # Errors
-    /// It is damaged, or no image.
-    pub(super) fn advance(mut self: Box<Self>, rows_end: u64) -> io::Result<Loaded> {
-        let mut most = STEP_BYTES;
-        if let Some(mut graph) = self.graph.take() {
-            if !graph.read_some(&mut self.input, &mut most)? {
-                self.graph = Some(graph);
-                return Ok(Loaded::Partly(self));
-            }
-            self.contents.graph = graph.finish(&mut self.input)?;
-        }
-        if !self.contents.numbers.read_some(&mut self.input, self.nodes, &mut most)? {
-            return Ok(Loaded::Partly(self));
-        }
-        while (self.listed as usize) < self.nodes {
-            if most == 0 {
-                return Ok(Loaded::Partly(self));
-            }
-            most = most.saturating_sub(NODE_BYTES);
-            self.list(rows_end)?;
-        }
-        let Loading { input, since, contents, by_number, .. } = *self;
-        let free = contents.graph.free_nodes();
-        // Each node that is not free has a number of its own.
-        let is_whole = by_number.len() == contents.graph.len()
-            && input.left() == 0
-            && free.iter().all(|node| contents.number(*node) == 0);
-        let follower = Follower::of_saved(by_number, since);
-        is_whole.then(|| Loaded::Whole(Box::new((contents, follower)))).ok_or_else(invalid)
-    }
-
-    /// Lists the next node by its number and by its row.
-    fn list(&mut self, rows_end: u64) -> io::Result<()> {
-        let (node, contents) = (self.listed, &mut self.contents);
-        self.listed += 1;
-        let number = contents.number(node);
-        if number == 0 {
-            return Ok(());
-        }
-        let (row, position) = (row_of(number), position_of(number));
-        // The memory of rows is proportional to the greatest.
-        if row >= rows_end
-            || position >= Vectors::MOST as u64
-            || self.by_number.insert(number, node).is_some()
-        {
-            return Err(invalid());
-        }
-        contents.set_node(row, position, Some(node));
-        Ok(())
+        Ok(Contents::of_file(graph, numbers, positions as usize))
     }
 }

@@ -53,6 +53,10 @@ pub(super) struct Batch {
     visited: NodeSet,
     /// The rows visited, if a row may have several candidates.
     pub(super) rows: NodeSet,
+    /// All rows that were visited, if the graph is one in a file.
+    visited_rows: Vec<u64>,
+    /// The graph turned out to be damaged before all that was wanted was visited.
+    is_abandoned: bool,
 }
 
 impl Batch {
@@ -60,7 +64,8 @@ impl Batch {
     pub(super) fn bytes(&self) -> usize {
         let listed =
             size_of::<u64>() * self.candidates.capacity() + size_of::<(f32, u64)>() * self.nearest.capacity();
-        listed + 2 * size_of::<u64>() * (self.visited.capacity() + self.rows.capacity())
+        let sets = 2 * (self.visited.capacity() + self.rows.capacity());
+        listed + size_of::<u64>() * (sets + self.visited_rows.capacity())
     }
 }
 
@@ -86,6 +91,14 @@ trait Candidates {
     fn row_distance(&mut self, row: u64) -> Result<f32>;
     /// How many documents were read.
     fn documents(&self) -> u64;
+    /// Whether it is in a file, parts of which may turn out to be damaged.
+    fn is_mapped(&self) -> bool {
+        false
+    }
+    /// Whether that has happened: what it has told since the last time that it was asked may be wrong.
+    fn is_damaged(&self) -> bool {
+        false
+    }
 }
 
 /// The documents of an index, whose vectors are compared with one.
@@ -252,6 +265,14 @@ impl<R: Reads> Candidates for Imaged<'_, R> {
     fn documents(&self) -> u64 {
         self.documents.read
     }
+
+    fn is_mapped(&self) -> bool {
+        self.image.graph.is_mapped()
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.image.is_damaged()
+    }
 }
 
 /// The graph in an image without vectors. A candidate is a row.
@@ -321,6 +342,14 @@ impl<R: Reads> Candidates for Coarse<'_, R> {
     fn documents(&self) -> u64 {
         self.documents.read
     }
+
+    fn is_mapped(&self) -> bool {
+        self.image.graph.is_mapped()
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.image.is_damaged()
+    }
 }
 
 impl Batch {
@@ -332,8 +361,12 @@ impl Batch {
         ranked: usize,
         visit: &mut VisitNearest<'_>,
     ) -> Result<Flow> {
-        let Batch { candidates, nearest, ranked: counts, visited, rows } = self;
-        let several = graph.repeats_rows();
+        let Batch { candidates, nearest, ranked: counts, visited, rows, visited_rows, is_abandoned } = self;
+        let (several, is_mapped) = (graph.repeats_rows(), graph.is_mapped());
+        if is_mapped && graph.is_damaged() {
+            *is_abandoned = true;
+            return Ok(Flow::Break(()));
+        }
         // Many of them may be of the same few rows.
         let ranked = if several { ranked.max(candidates.len()) } else { ranked };
         if !visited.is_empty() {
@@ -351,6 +384,11 @@ impl Batch {
                     *distance = graph.row_distance(*row)?;
                 }
             }
+            // Nothing that a damaged part has led to is visited.
+            if is_mapped && graph.is_damaged() {
+                *is_abandoned = true;
+                return Ok(Flow::Break(()));
+            }
             nearest.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             let (compared, before) = counts;
             *compared += some.len();
@@ -360,6 +398,9 @@ impl Batch {
             };
             *before += trusted;
             for (distance, row) in nearest.drain(..trusted) {
+                if is_mapped {
+                    visited_rows.push(row);
+                }
                 if visit(RowId(row), distance)? == Flow::Break(()) {
                     return Ok(Flow::Break(()));
                 }
@@ -394,6 +435,8 @@ impl Batch {
         self.visited.clear();
         self.rows.clear();
         self.nearest.clear();
+        self.visited_rows.clear();
+        self.is_abandoned = false;
         self.ranked = (0, 0);
         let mut ef = ef.max(k).max(1);
         let ranked = graph.ranked(k, ef);
@@ -458,21 +501,63 @@ pub(super) fn nearest_with(
     visit: &mut VisitNearest<'_>,
 ) -> Result<()> {
     let nodes = usize::try_from(nodes_in(view.reads.len(table)?)).unwrap_or(usize::MAX);
-    let documents = Documents::new(def, view, vector);
     if let Some(image) = view.meta.images.image(def, view, table, workspace)? {
-        let Workspace { searcher, batch, vector: place, record, .. } = workspace;
+        let Workspace { searcher, batch, vector: place, record, .. } = &mut *workspace;
+        let documents = Documents::new(def, view, vector);
         if def.quantization.few_bits().is_some() {
             let mut graph = Coarse { documents, image: &image, searcher };
-            return batch.walk(&mut graph, nodes, wanted, done, visit);
+            batch.walk(&mut graph, nodes, wanted, done, visit)?;
+        } else {
+            let bits = bits_of(def, vector, record);
+            let mut graph = Imaged { documents, image: &image, bits, searcher, place };
+            batch.walk(&mut graph, nodes, wanted, done, visit)?;
         }
-        let bits = bits_of(def, vector, record);
-        let mut graph = Imaged { documents, image: &image, bits, searcher, place };
-        return batch.walk(&mut graph, nodes, wanted, done, visit);
+        if !batch.is_abandoned {
+            return Ok(());
+        }
+        return nearest_after_damage(workspace, def, view, table, vector, wanted, done, visit);
     }
+    nearest_stored(workspace, def, view, table, vector, wanted, done, visit)
+}
+
+/// The same by the graph in the table.
+#[expect(clippy::too_many_arguments, reason = "as above")]
+fn nearest_stored(
+    workspace: &mut Workspace,
+    def: &VectorDef,
+    view: &View<'_, impl Reads>,
+    table: &Table,
+    vector: &[f32],
+    wanted: Wanted,
+    done: &mut Comparisons,
+    visit: &mut VisitNearest<'_>,
+) -> Result<()> {
+    let nodes = usize::try_from(nodes_in(view.reads.len(table)?)).unwrap_or(usize::MAX);
+    let documents = Documents::new(def, view, vector);
     let graph = StoredGraph::new(def, view.reads, table)?;
     let query = encode_query(def, graph.centre.as_deref(), vector);
     let mut graph = Stored { documents, graph, query, scratch: Scratch::default() };
     workspace.batch.walk(&mut graph, nodes, wanted, done, visit)
+}
+
+/// The same for the rows that were not visited before the image turned out to be damaged.
+#[cold]
+#[expect(clippy::too_many_arguments, reason = "as above")]
+fn nearest_after_damage(
+    workspace: &mut Workspace,
+    def: &VectorDef,
+    view: &View<'_, impl Reads>,
+    table: &Table,
+    vector: &[f32],
+    wanted: Wanted,
+    done: &mut Comparisons,
+    visit: &mut VisitNearest<'_>,
+) -> Result<()> {
+    let visited: HashSet<u64> = workspace.batch.visited_rows.drain(..).collect();
+    let wanted = Wanted { discards: wanted.discards || !visited.is_empty(), ..wanted };
+    nearest_stored(workspace, def, view, table, vector, wanted, done, &mut |row, distance| {
+        if visited.contains(&row.0) { Ok(Flow::Continue(())) } else { visit(row, distance) }
+    })
 }
 
 /// The record of a vector of bits, written over `record`; `None` of other vectors.

@@ -62,7 +62,7 @@ fn an_image_that_cannot_follow_a_write_is_dropped_and_no_search_gets_what_it_had
         // The file is of before: after a crash it is read, cannot follow either, and the table answers.
         let crashed = open(&disk.crash(Crash::Everything)).unwrap();
         (0..4).for_each(|_| places.iter().for_each(|place| compare(&crashed, place)));
-        assert_eq!((crashed.vector_memory(), crashed.vector_memory_use().loaded), (0, 1));
+        assert_eq!((crashed.vector_memory(), crashed.vector_memory_use().loaded), (0, 0));
         drop(crashed);
         // What is readable again is built, or read from its file unless that was given up, and saved by closing.
         set_links(&db, row, &whole);
@@ -89,7 +89,7 @@ fn searches_change_nothing_on_the_disk_whatever_becomes_of_the_file() {
                 bytes[middle] ^= 1;
                 disk.overwrite(file, bytes);
             },
-            (1, 0),
+            (1, 1),
         ),
         (
             "of an index that shrank",
@@ -98,7 +98,7 @@ fn searches_change_nothing_on_the_disk_whatever_becomes_of_the_file() {
             },
             (1, 0),
         ),
-        ("too large", |_, db| db.set_vector_memory(100_000), (0, 0)),
+        ("too large", |_, db| db.set_vector_memory(20_000), (0, 0)),
         (
             "unable to follow",
             |_, db| {
@@ -106,7 +106,7 @@ fn searches_change_nothing_on_the_disk_whatever_becomes_of_the_file() {
                 things(db).insert_one(raw(&far)).unwrap();
                 set_links(db, DOCUMENTS as u64 + 1, &[0, 200]);
             },
-            (0, 1),
+            (0, 0),
         ),
     ];
     for (name, prepare, expected) in cases {

@@ -135,13 +135,32 @@ fn an_image_that_is_missing_damaged_or_of_another_state_is_built_anew() {
     let [file] = &*files(&disk) else { panic!("one file") };
     let bytes = disk.contents(file).unwrap();
     let before = disk.crash(Crash::Everything);
-    for at in (0..128).step_by(3).chain((128..bytes.len()).step_by(bytes.len() / 20)) {
+    let (mut noticed, mut not_used) = (0, 0);
+    let checksums = bytes.len() - 4 * (bytes.len() - 4096).div_ceil(4100);
+    let parts = (0..128)
+        .step_by(3)
+        .chain((128..bytes.len()).step_by(bytes.len() / 60))
+        .chain(checksums..checksums + 20);
+    for at in parts {
         let copy = disk.crash(Crash::Everything);
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << rng.below(8);
         copy.overwrite(file, damaged);
-        assert_eq!(reopened(&copy, &mut rng), (1, 0), "{at}");
+        // It compares answers with exact ones.
+        match (reopened(&copy, &mut rng), at) {
+            // The header, the beginning and the end of the content, and the checksums are checked at once.
+            (found, 0..128 | 4096..8192) => assert_eq!(found, (1, 0), "{at}"),
+            (found, at) if at >= checksums - 8 => assert_eq!(found, (1, 0), "{at}"),
+            // By a search, or before there is one.
+            ((1, 0 | 1), _) => noticed += 1,
+            // There is nothing, or it was not needed.
+            (found, _) => {
+                assert_eq!(found, (0, 1), "{at}");
+                not_used += 1;
+            }
+        }
     }
+    assert!(noticed > 40 && not_used < 10, "{noticed} {not_used}");
     let copy = disk.crash(Crash::Everything);
     copy.remove(file).unwrap();
     assert_eq!(reopened(&copy, &mut rng), (1, 0));
@@ -341,25 +360,22 @@ fn a_transaction_that_is_older_than_the_saved_image_does_not_read_it() {
 }
 
 #[test]
-fn a_transaction_that_is_older_than_an_image_that_is_half_read_leaves_it_alone() {
+fn a_transaction_that_is_older_than_an_image_that_is_brought_up_to_date_leaves_it_alone() {
     let (disk, mut rng) = (SimDisk::new(), Rng::new(10));
-    let db = saved(&disk, &mut rng);
+    saved(&disk, &mut rng).close().unwrap();
+    let db = open(&disk).unwrap();
     let mut old = db.begin().unwrap();
     let request = VectorSearchRequest::new("near", floats(&mut rng), 5_000).candidates(8_000);
     let find = |old: &mut crate::Transaction| {
         old.collection("shop.things").unwrap().vector_search(&request).unwrap().len()
     };
-    assert_eq!(find(&mut old), DOCUMENTS as usize);
     // Rows that the transaction does not know.
     let new: Vec<_> = (0..100).map(|id| document(DOCUMENTS + id, &mut rng)).collect();
     things(&db).insert_many(&new, true).unwrap();
-    (0..30).for_each(|_| search(&db, &mut rng));
-    db.save_vector_images().unwrap();
-    db.set_vector_memory(0);
-    db.set_vector_memory(1 << 30);
+    // Some of the nodes in the file are listed.
     search(&db, &mut rng);
     let half = db.vector_memory_use();
-    assert!(half.loaded == 0 && half.bytes > 0);
+    assert!(half.loaded == 0 && half.bytes > 0 && half.mapped_bytes > half.bytes, "{half:?}");
     for _ in 0..50 {
         assert_eq!(find(&mut old), DOCUMENTS as usize);
     }
@@ -367,5 +383,49 @@ fn a_transaction_that_is_older_than_an_image_that_is_half_read_leaves_it_alone()
     (0..30).for_each(|_| search(&db, &mut rng));
     check_all(&db, &mut rng);
     let whole = db.vector_memory_use();
-    assert_eq!((whole.built, whole.loaded), (half.built, 1));
+    assert_eq!((whole.built, whole.loaded), (0, 1));
+}
+
+#[test]
+fn the_first_search_after_an_opening_is_answered_from_the_file_of_which_little_is_in_memory() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(17));
+    let db = saved(&disk, &mut rng);
+    let built = db.vector_memory_use();
+    db.close().unwrap();
+    let db = open(&disk).unwrap();
+    search(&db, &mut rng);
+    let first = db.vector_memory_use();
+    assert_eq!((first.built, first.loaded, first.images), (0, 1, 1));
+    assert!(first.bytes < built.bytes / 4 && first.mapped_bytes > built.bytes / 2, "{first:?} {built:?}");
+    assert_eq!(built.mapped_bytes, 0);
+    // What is written is in memory, and what is not, stays in the file.
+    things(&db).delete(DeleteRequest::many(rawdoc! { "_id": 700 })).unwrap();
+    (0..30).for_each(|_| search(&db, &mut rng));
+    check_all(&db, &mut rng);
+    let then = db.vector_memory_use();
+    assert!(then.bytes > first.bytes && then.mapped_bytes < first.mapped_bytes && then.mapped_bytes > 0);
+    // Also what a search filters.
+    let filtered =
+        VectorSearchRequest::new("near", floats(&mut rng), 2_000).filter(rawdoc! { "_id": { "$lt": 500 } });
+    assert_eq!(things(&db).vector_search(&filtered).unwrap().len(), 500);
+}
+
+#[test]
+fn a_file_that_is_removed_or_replaced_while_searches_use_it_changes_no_answer() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(18));
+    saved(&disk, &mut rng).close().unwrap();
+    let db = open(&disk).unwrap();
+    search(&db, &mut rng);
+    let [file] = &*files(&disk) else { panic!("one file") };
+    disk.remove(file).unwrap();
+    check_all(&db, &mut rng);
+    for id in 0..3 {
+        things(&db).delete(DeleteRequest::many(rawdoc! { "_id": id })).unwrap();
+        (0..30).for_each(|_| search(&db, &mut rng));
+        db.save_vector_images().unwrap();
+        check_all(&db, &mut rng);
+    }
+    assert_eq!((db.vector_memory_use().built, db.vector_memory_use().loaded), (0, 1));
+    db.close().unwrap();
+    assert_eq!(reopened(&disk, &mut rng), (0, 1));
 }

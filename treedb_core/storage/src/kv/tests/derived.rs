@@ -1,6 +1,6 @@
 //! Files of derived data, local tables, and the numbers of transactions after a lost checkpoint.
 
-use std::io::{Read, Write};
+use std::io::Write;
 
 use super::*;
 use crate::Error;
@@ -12,9 +12,8 @@ const OF: Identity = [7; 64];
 
 /// What a file has, as far as it can be read.
 fn read(files: &DerivedFiles, of: &Identity) -> Option<Vec<u8>> {
-    let mut all = Vec::new();
-    let mut reader = files.open(NAME, of).unwrap()?;
-    reader.read_to_end(&mut all).ok().map(|_| all)
+    let map = files.map(NAME, of).unwrap()?;
+    map.read(0..map.len()).ok().map(<[u8]>::to_vec)
 }
 
 #[test]
@@ -23,15 +22,25 @@ fn a_derived_file_is_there_whole_and_of_its_identity_or_not_at_all() {
     let store = open(&disk).unwrap();
     let files = store.derived_files().unwrap();
     let path = dir().join("derived").join(NAME);
-    for len in [0, 1, 65_535, 65_536, 65_537, 150_000] {
+    for len in [0, 1, 4_095, 4_096, 4_097, 65_535, 65_536, 65_537, 150_000] {
         let content: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
         files.write(NAME, &OF, |out| out.write_all(&content)).unwrap();
         assert_eq!(read(&files, &OF), Some(content.clone()));
         assert_eq!(read(&files, &[8; 64]), None);
         let bytes = disk.contents(&path).unwrap();
-        for at in (0..bytes.len()).filter(|at| *at < 200 || at % 4_999 == 0 || at + 10 > bytes.len()) {
+        let chosen = |at: &usize| *at < 200 || at % 4_999 == 0 || at + 300 > bytes.len();
+        for at in (0..bytes.len()).filter(chosen) {
+            // A file has other bytes only under another name, or after another opening of the disk.
+            let disk = SimDisk::new();
+            let store = open(&disk).unwrap();
+            let files = store.derived_files().unwrap();
             disk.overwrite(&path, bytes[..at].to_vec());
             assert_eq!(read(&files, &OF), None, "{at} of {len}");
+            // Between the header and the content there is nothing.
+            if (128..4_096).contains(&at) {
+                continue;
+            }
+            disk.remove(&path).unwrap();
             let mut flipped = bytes.clone();
             flipped[at] ^= 1 << (at % 8);
             disk.overwrite(&path, flipped);
@@ -41,6 +50,50 @@ fn a_derived_file_is_there_whole_and_of_its_identity_or_not_at_all() {
     assert_eq!(files.names().unwrap(), [NAME]);
     files.remove(NAME).unwrap();
     assert_eq!(read(&files, &OF), None);
+}
+
+#[test]
+fn a_damaged_block_of_a_mapped_file_is_told_when_it_is_asked_for_and_the_others_are_read() {
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    let files = store.derived_files().unwrap();
+    let path = dir().join("derived").join(NAME);
+    let content: Vec<u8> = (0..50_000).map(|at| (at % 251) as u8).collect();
+    files.write(NAME, &OF, |out| out.write_all(&content)).unwrap();
+    let mut bytes = disk.contents(&path).unwrap();
+    let block = 4_096;
+    bytes[block + 5 * block + 17] ^= 4;
+    disk.overwrite(&path, bytes);
+    let map = files.map(NAME, &OF).unwrap().unwrap();
+    assert_eq!((map.len(), map.bytes().as_ptr() as usize % block), (50_000, 0));
+    for at in 0..50_000 / block {
+        let range = at * block + 10..at * block + 11;
+        assert_eq!(map.read(range.clone()).ok(), (at != 5).then(|| &content[range]), "{at}");
+    }
+    assert!(!map.is_intact(0..50_000) && map.is_intact(6 * block..50_000) && map.is_intact(7..7));
+    assert!(!map.is_intact(6 * block..50_001) && map.read(50_000..50_001).is_err());
+    assert!(map.read(5 * block - 1..5 * block).is_ok() && map.read(5 * block - 1..5 * block + 1).is_err());
+}
+
+#[test]
+fn a_mapped_file_keeps_its_bytes_when_another_takes_its_name_and_when_it_is_removed() {
+    let of_system = tempfile::tempdir().unwrap();
+    for on_disk in [false, true] {
+        let store =
+            if on_disk { Store::open(of_system.path()).unwrap() } else { open(&SimDisk::new()).unwrap() };
+        let files = store.derived_files().unwrap();
+        let write = |byte: u8| files.write(NAME, &OF, |out| out.write_all(&[byte; 30_000])).unwrap();
+        write(1);
+        let first = files.map(NAME, &OF).unwrap().unwrap();
+        assert!(first.is_intact(0..10));
+        write(2);
+        let second = files.map(NAME, &OF).unwrap().unwrap();
+        files.remove(NAME).unwrap();
+        assert!(files.map(NAME, &OF).unwrap().is_none());
+        store.close().unwrap();
+        assert_eq!(first.read(0..30_000).unwrap(), [1; 30_000]);
+        assert_eq!(second.read(0..30_000).unwrap(), [2; 30_000]);
+    }
 }
 
 #[test]

@@ -229,12 +229,18 @@ fn a_real_file_system_that_is_full_gets_the_room_of_derived_data() {
     let store = Store::open_with(small.0.join("store"), options).unwrap();
     let files = store.derived_files().unwrap();
     files.write("some-7", &[7; 64], |out| out.write_all(&vec![1; 2 << 20])).unwrap();
+    // Somebody reads it.
+    let held = Arc::new(std::sync::Mutex::new(files.map("some-7", &[7; 64]).unwrap()));
+    let holder = Arc::clone(&held);
+    files.on_full_disk(move || holder.lock().unwrap().take().is_some());
+    assert!(held.lock().unwrap().as_ref().unwrap().is_intact(0..2 << 20));
     let mut n = 0;
     while !files.names().unwrap().is_empty() {
         commit(&store, n).unwrap();
         n += 1;
     }
     assert!(n > 20, "{n}");
+    assert!(held.lock().unwrap().is_none());
     (n..n + 20).for_each(|n| commit(&store, n).unwrap());
     store.check().unwrap();
 }

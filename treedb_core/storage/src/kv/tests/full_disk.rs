@@ -1,6 +1,7 @@
 //! Files of derived data make room for the others.
 
 use std::io::Write;
+use std::sync::Mutex;
 
 use super::*;
 use crate::Error;
@@ -153,4 +154,38 @@ fn derived_data_has_names_of_a_word_and_a_number() {
     add_file(&store, "some-4294967295", 1);
     assert_eq!(DerivedFiles::number_of("some-4294967295.new", "some"), Some(u32::MAX));
     assert_eq!(DerivedFiles::number_of("some-4294967295", "other"), None);
+}
+
+#[test]
+fn a_mapped_file_makes_room_when_who_has_it_lets_go_and_not_before() {
+    for (asked, removed) in [(true, false), (true, true), (false, false)] {
+        let disk = SimDisk::new();
+        let store = open(&disk).unwrap();
+        add_file(&store, NAME, 500_000);
+        let files = store.derived_files().unwrap();
+        let held = Arc::new(Mutex::new(files.map(NAME, &[7; 64]).unwrap()));
+        if asked {
+            let held = Arc::clone(&held);
+            files.on_full_disk(move || held.lock().unwrap().take().is_some());
+        }
+        if removed {
+            // By somebody else: its bytes are still there.
+            let used = disk.used();
+            files.remove(NAME).unwrap();
+            assert_eq!(disk.used(), used);
+        }
+        disk.set_room(Some(disk.used()));
+        match (work(&store), asked) {
+            (Ok(()), true) => assert!(held.lock().unwrap().is_none()),
+            (Err(Error::DiskFull { .. }), false) => {
+                let map = held.lock().unwrap().take().unwrap();
+                assert_eq!(map.read(0..10).unwrap(), [1; 10]);
+                drop(map);
+                work(&store).unwrap();
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(names(&store).is_empty());
+        store.check().unwrap();
+    }
 }

@@ -1,6 +1,5 @@
-//! Saving images in files, and reading them.
+//! Saving images in files, and taking them from there.
 
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use treedb_query::error::Result;
@@ -10,7 +9,7 @@ use treedb_storage::{Reads, Store, Table};
 use super::{Images, STEP_ELEMENTS, State, lock};
 use crate::catalog::meta::Meta;
 use crate::index::vector::record::nodes_in;
-use crate::index::vector::saved::{Loaded, SavedImages};
+use crate::index::vector::saved::SavedImages;
 use crate::read::view::View;
 
 impl Images {
@@ -77,54 +76,36 @@ impl Images {
         Ok(())
     }
 
-    /// Reads more of the saved image of an index of so many `nodes`, if there is one, and nothing else of the index yet. True if the search
-    /// has to do without: it is not complete, or of a later transaction than the search's.
+    /// Takes the saved image of an index of so many `nodes`, if there is one, and nothing else of the index yet. True if the search has to do
+    /// without: it is of a later transaction than the search's.
     pub(super) fn load(
         &self,
         state: &mut State,
         def: &VectorDef,
         view: &View<'_, impl Reads>,
         (table, now): (&Table, u64),
-        (nodes, room): (u64, u64),
+        nodes: u64,
     ) -> Result<bool> {
         let Some(saved) = self.saved() else { return Ok(false) };
-        if state.is_built || state.unfinished.is_some() {
+        if state.is_built || state.is_from_file || state.unfinished.is_some() {
             return Ok(false);
         }
         // The image would have what this search does not see, and rows that it does not know.
-        let since = state.loading.as_ref().map(|loading| loading.since()).or_else(|| saved.saved(table));
-        if since.is_some_and(|since| since > now) {
+        if saved.saved(table).is_some_and(|since| since > now) {
             return Ok(true);
         }
-        let Some(loading) = state.loading.take().or_else(|| saved.begin(table, def)) else {
-            return Ok(false);
-        };
-        // It is of an index that was much larger, and one that is built takes less memory.
-        if loading.nodes() as u64 > nodes.saturating_add(nodes / 2) {
-            saved.forget(table);
-            return Ok(false);
-        }
-        match loading.advance(view.reads.next_row(&view.meta.rows)?) {
-            // The next opening has more room, maybe.
-            Ok(Loaded::Partly(loading)) if loading.bytes() > room => {
-                saved.forget(table);
-                return Ok(false);
-            }
-            Ok(Loaded::Partly(loading)) => state.loading = Some(loading),
-            Ok(Loaded::Whole(whole)) => {
-                let (contents, follower) = *whole;
-                (state.follower, state.unfinished) = (follower, Some(contents));
-                (state.is_built, state.is_from_file) = (true, true);
-                self.loaded.fetch_add(1, Ordering::Relaxed);
-                return Ok(state.follower.sees(view).is_none());
+        // One of many more is of an index that was much larger, and one that is built takes less memory.
+        let (most, rows_end) = (nodes.saturating_add(nodes / 2), view.reads.next_row(&view.meta.rows)?);
+        match saved.load((table, def), most, rows_end) {
+            Ok(None) => {}
+            Ok(Some((contents, follower))) => {
+                (state.follower, state.unfinished, state.is_from_file) = (follower, Some(contents), true);
             }
             // It is built as if there were none.
             Err(error) => {
                 tracing::warn!(index = def.name, %error, "a vector index's saved image is not used");
-                saved.forget(table);
-                return Ok(false);
             }
         }
-        Ok(true)
+        Ok(false)
     }
 }
