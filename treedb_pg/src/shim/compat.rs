@@ -8,7 +8,6 @@
 //! | 16 | an update of a row says whether only summarizing indexes need an entry; columns that keep updates from being HOT are a set of their own | [`update_row`], [`insert_index_entries`], [`hot_blocking`] |
 //! | 16 | expressions are translated for a partition by the relations, not by their numbers | [`of_partition`] |
 //! | 16 | an argument more for `EvalPlanQualInit` and `tuplesort_getdatum`; lengths of WAL data are unsigned | [`begin_recheck`], [`sorted_datum`], [`register_data`], [`register_buffer_data`] |
-//! | 16 | the server makes sort keys of the C library | [`LibraryLocale`] |
 //! | 16 | "a page is reused" says whether the table is a catalog to logical decoding | [`ReusedPage`] |
 //! | 16 | conditions of outer joins that may change places have several forms | [`has_several_forms`] |
 //! | 17 | the number of a transaction in its backend is a part of a virtual transaction's | [`transaction_number`] |
@@ -18,6 +17,7 @@
 //! | 17, 18 | a parallel scan's size may depend on its keys, then on the index; workers of a build are announced | [`complete`] |
 //! | 18 | descriptions of columns have no array of attributes | [`attribute`] |
 //! | 18 | a column can be declared NOT NULL without its rows having been checked | [`is_never_null`] |
+//! | 18 | the server makes sort keys of the C library, which 16 and 17 refuse | [`LibraryLocale`] |
 //! | 18 | searches of an index can be counted for EXPLAIN | [`begin_index_scan`], [`count_searches`] |
 //! | 18 | `lc_collate_is_c` is a field of a locale | [`orders_by_bytes`] |
 //! | 18 | a storage parameter can tell whether it was set | [`storage_parameter`] |
@@ -572,8 +572,8 @@ pub(super) fn orders_by_bytes(collation: pg_sys::Oid) -> bool {
 struct Locale {
     provider: std::ffi::c_char,
     _deterministic: bool,
-    /// The locale, if it is one of the C library's.
-    #[cfg(feature = "pg15")]
+    /// The locale, if it is one of the C library's; null stands for that of the process.
+    #[cfg(not(feature = "pg18"))]
     library: libc::locale_t,
     #[cfg(feature = "pg18")]
     collate_is_c: bool,
@@ -605,7 +605,7 @@ impl LibraryLocale {
     /// Puts the sort key of a text, which is closed by a zero byte, into `key`, closed by one too, and returns its length without
     /// it. Where there is not as much room, what is in `key` is nothing.
     pub(super) fn sort_key(&self, text: &[u8], key: &mut [u8]) -> usize {
-        #[cfg(feature = "pg15")]
+        #[cfg(not(feature = "pg18"))]
         unsafe extern "C" {
             fn strxfrm_l(
                 key: *mut std::ffi::c_char,
@@ -614,7 +614,7 @@ impl LibraryLocale {
                 locale: libc::locale_t,
             ) -> usize;
         }
-        #[cfg(not(feature = "pg15"))]
+        #[cfg(feature = "pg18")]
         #[pgrx::pg_guard]
         unsafe extern "C-unwind" {
             fn pg_strxfrm(
@@ -632,12 +632,12 @@ impl LibraryLocale {
         // SAFETY: the text is closed by a zero byte, and no more bytes of the key are written than there are. The server keeps its
         // locales.
         unsafe {
-            #[cfg(feature = "pg15")]
+            #[cfg(not(feature = "pg18"))]
             return match self.0.as_ref() {
-                Some(locale) => strxfrm_l(key, text, size, locale.library),
-                None => libc::strxfrm(key, text, size),
+                Some(locale) if !locale.library.is_null() => strxfrm_l(key, text, size, locale.library),
+                _ => libc::strxfrm(key, text, size),
             };
-            #[cfg(not(feature = "pg15"))]
+            #[cfg(feature = "pg18")]
             return pg_strxfrm(key, text, size, self.0);
         }
     }

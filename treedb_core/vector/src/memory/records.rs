@@ -110,7 +110,7 @@ impl<T: Number> Records<T> {
         self.branches.iter().flat_map(|branch| branch.iter())
     }
 
-    /// Writes the records, one after another, and zeros up to the next multiple of [`PAGE`] bytes, for [`Records::map`]. What is written begins
+    /// Writes the records, one after another, and zeros up to the next multiple of 4,096 bytes, for [`Records::map`]. What is written begins
     /// at such a multiple.
     ///
     /// # Errors

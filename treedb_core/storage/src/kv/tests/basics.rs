@@ -132,6 +132,17 @@ fn rows_are_numbered_from_one_and_numbers_are_not_reused() {
     store.check().unwrap();
 }
 
+/// The first `most` of these rows that there are, with their places among them.
+fn visited(reads: &impl Reads, table: &Table, rows: &[u64], most: usize) -> Vec<(usize, Vec<u8>)> {
+    let mut seen = Vec::new();
+    let mut visit = |place, row: &[u8]| {
+        seen.push((place, row.to_vec()));
+        seen.len() < most
+    };
+    reads.visit_rows(table, &mut rows.iter().copied(), &mut visit).unwrap();
+    seen
+}
+
 #[test]
 fn rows_are_visited_in_the_order_they_are_asked_for_until_the_visit_ends() {
     for mode in [Mode::Mapped, Mode::Cached, Mode::Encrypted] {
@@ -149,21 +160,16 @@ fn rows_are_visited_in_the_order_they_are_asked_for_until_the_visit_ends() {
             let all: Vec<_> =
                 asked.iter().enumerate().filter(|(_, n)| there(n)).map(|(at, n)| (at, row(*n))).collect();
             // In the transaction that has written them, and afterwards.
-            let visit = |reads: &dyn Fn(&mut dyn FnMut(usize, &[u8]) -> bool), most: usize| {
-                let mut seen = Vec::new();
-                reads(&mut |place, row| {
-                    seen.push((place, row.to_vec()));
-                    seen.len() < most
-                });
-                assert!(seen == all[..most.min(all.len())], "{mode:?}: {} of {most}", seen.len());
-            };
             for most in [1, 2, 50, all.len(), 1000] {
-                visit(&|each| txn.visit_rows(&rows, &mut asked.iter().copied(), each).unwrap(), most);
+                assert!(visited(&txn, &rows, &asked, most) == all[..most.min(all.len())], "{mode:?}, {most}");
             }
             txn.commit().unwrap();
             let read = store.begin_read().unwrap();
             for most in [1, 2, 50, all.len(), 1000] {
-                visit(&|each| read.visit_rows(&rows, &mut asked.iter().copied(), each).unwrap(), most);
+                assert!(
+                    visited(&read, &rows, &asked, most) == all[..most.min(all.len())],
+                    "{mode:?}, {most}"
+                );
             }
             read.visit_rows(&rows, &mut std::iter::empty(), &mut |_, _| unreachable!("no row is asked for"))
                 .unwrap();

@@ -28,7 +28,7 @@ fn a_derived_file_is_there_whole_and_of_its_identity_or_not_at_all() {
         assert_eq!(read(&files, &OF), Some(content.clone()));
         assert_eq!(read(&files, &[8; 64]), None);
         let bytes = disk.contents(&path).unwrap();
-        let chosen = |at: &usize| *at < 200 || at % 4_999 == 0 || at + 300 > bytes.len();
+        let chosen = |at: &usize| *at < 200 || at.is_multiple_of(4_999) || at + 300 > bytes.len();
         for at in (0..bytes.len()).filter(chosen) {
             // A file has other bytes only under another name, or after another opening of the disk.
             let disk = SimDisk::new();
