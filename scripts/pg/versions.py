@@ -615,6 +615,8 @@ def an_installation_can_be_staged_in_a_folder(cluster):
         shell('DESTDIR=$1 PROFILE=${PROFILE:-dev} scripts/pg_install.sh "$PG_CONFIG"', stage, timeout=900)
         names = {path.name for path in pathlib.Path(stage).rglob("*") if path.is_file()}
     same({"treedb_pg.so", "treedb.control", "treedb--0.1.0--0.2.0.sql", "treedb--0.2.0.sql"} - names, set(), "files that are missing")
+
+
 # Graphs of nodes that have their vectors and codes of their neighbours, and of nodes that have codes of 8 bits.
 GRAPHS = {"links": "treedb.real_cosine_ops) WITH (dimensions = 500, m = 8)", "codes": "treedb.real_ip_ops) WITH (dimensions = 500, m = 64)"}
 # Much alike, by whole numbers.
@@ -730,10 +732,8 @@ TESTS = [an_update_from_each_released_version_leaves_what_a_new_installation_has
          what_an_earlier_version_made_works_before_and_after_the_update, the_extension_is_created_by_a_superuser_and_not_dropped_while_it_is_used,
          documents_are_parameters_as_drivers_send_them, indexes_of_collections_are_built_and_dropped_beside_writers, a_dump_restores_everything,
          pg_upgrade_carries_everything_over, *([pg_upgrade_from_15_carries_everything_over] if "PG_CONFIG_15" in os.environ else []), indexes_of_another_page_version_ask_for_reindex,
-         an_index_has_the_lowest_page_version_that_its_leaves_need, stored_pages_of_the_present_format_are_read_and_written, stored_pages_of_earlier_formats_ask_for_reindex, an_installation_can_be_staged_in_a_folder,
-         the_docs_list_every_function_view_type_and_setting]
          an_index_has_the_lowest_page_version_that_its_leaves_need, stored_pages_of_the_present_format_are_read_and_written, stored_pages_of_earlier_formats_ask_for_reindex,
-         stored_graphs_of_the_format_without_a_centre_are_read_and_written, the_docs_list_every_function_view_type_and_setting]
+         an_installation_can_be_staged_in_a_folder, stored_graphs_of_the_format_without_a_centre_are_read_and_written, the_docs_list_every_function_view_type_and_setting]
 
 
 if __name__ == "__main__":

@@ -27,5 +27,7 @@ CREATE TEMPORARY TABLE numbers (doc bson, value bson_value);
 INSERT INTO numbers SELECT doc::bson, doc::bson -> 'a' FROM (VALUES ('{"a": 5}'), ('{"a": {"$numberLong": "5"}}'), ('{"a": 5.0}'), ('{"a": [{"$numberLong": "1"}, 1]}'), ('{"a": "5"}')) v(doc);
 SELECT doc, value, doc::text::bson::bytea = doc::bytea AS same FROM numbers;
 SET treedb.exact_text = on;
-SELECT doc, value, doc::text::bson::bytea = doc::bytea AS same, value::text::bson_value::text = value::text AS same_value FROM numbers;
+SELECT doc, value FROM numbers;
+-- But casts, which are immutable and may be what an index is on, do not depend on it.
+SELECT doc::text, doc::jsonb, value::text AS value FROM numbers;
 RESET treedb.exact_text;

@@ -215,6 +215,12 @@ impl Args {
         unsafe { Memory::current() }
     }
 
+    /// Whether it is called by an expression, such as a cast, and not by what prints or copies rows.
+    pub(crate) fn are_of_expression(&self) -> bool {
+        // SAFETY: the server's description of the call.
+        unsafe { (*self.info).flinfo.as_ref().is_some_and(|info| !info.fn_expr.is_null()) }
+    }
+
     /// Calls `with` with what this call site keeps from one call to the next, made by `T::default` at the first. It is
     /// `Send`, so it holds no handle of the server's, which would not outlive the statement.
     pub(crate) fn with_kept<T: Default + Send + 'static, R>(&self, with: impl FnOnce(&mut T) -> R) -> R {

@@ -162,13 +162,20 @@ impl<'c> Build<'c> {
 
     /// Shows the rows of so many blocks that are spread evenly over the table, as the index must have them, each with its block, to `each`.
     /// Returns whether these are all blocks.
-    pub(crate) fn sample(&self, blocks: u32, mut each: impl FnMut(&IndexRow<'_>, u32)) -> bool {
+    pub(crate) fn sample(&self, blocks: u32, mut each: impl FnMut(&IndexRow<'_>, u32) -> bool) -> bool {
         let all = self.table.blocks();
-        let shown = all.min(blocks);
+        let (shown, mut goes_on) = (all.min(blocks), true);
         for number in 0..shown {
             let block = (u64::from(number) * u64::from(all) / u64::from(shown)) as u32;
             // SAFETY: the server's description of the index that it wants built; a block that there is.
-            unsafe { scan_block(self.table, self.index, self.info, block, |row, _alive| each(row, block)) };
+            unsafe {
+                scan_block(self.table, self.index, self.info, block, |row, _alive| {
+                    goes_on &= each(row, block)
+                });
+            }
+            if !goes_on {
+                break;
+            }
         }
         shown == all
     }

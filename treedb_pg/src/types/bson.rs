@@ -84,7 +84,8 @@ pg_function! {
     fn treedb_bson_out(args: [Varlena]) -> CString<'_> {
         let bytes = args.bytes(0);
         let document = document(&bytes);
-        if EXACT_TEXT.is_on() && let Some(text) = json::to_exact_json(document) {
+        // Casts are immutable, and may be what an index is on.
+        if EXACT_TEXT.is_on() && !args.are_of_expression() && let Some(text) = json::to_exact_json(document) {
             return args.memory().cstring(&text);
         }
         let mut text = TEXT.take();

@@ -81,7 +81,7 @@ pg_function! {
     fn treedb_value_out(args: [Varlena]) -> CString<'_> {
         let bytes = args.bytes(0);
         let value = element(&bytes);
-        let exact = if EXACT_TEXT.is_on() { json::value_to_exact_json(&value) } else { None };
+        let exact = if EXACT_TEXT.is_on() && !args.are_of_expression() { json::value_to_exact_json(&value) } else { None };
         args.memory().cstring(&exact.unwrap_or_else(|| as_json(&value)))
     }
 }

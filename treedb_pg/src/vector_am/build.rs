@@ -636,8 +636,7 @@ pub(super) fn build(build: &mut Build<'_>) -> u64 {
         corrupted(&index.shown(), 0, "expected an empty relation to build an index in, found pages");
     }
     let meta = declared(index);
-    let sample = Sample::of_build(build, &meta);
-    let collecting = Some(Collecting::new(&meta, build.threads(), &sample));
+    let collecting = Some(Collecting::new(&meta, build.threads(), &Sample::of_build(build, &meta)));
     let mut target = Target { index, meta, collecting, writer: None, count: 0, vectors: Vec::new() };
     report_phase(phase::GRAPH);
     build.scan(|row| target.add(row));

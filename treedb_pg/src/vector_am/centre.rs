@@ -36,10 +36,13 @@ pub(super) const ENOUGH: usize = 256;
 /// An index that has grown to more before it could choose has none.
 pub(super) const MOST_RECODED: usize = 4 * ENOUGH;
 
-/// A build looks at the rows of so many blocks. If these have too few vectors, as where a condition keeps few rows in the index, it looks at more.
-const BLOCKS: [u32; 2] = [32, 512];
-/// Vectors of a block that it takes at most.
-const OF_A_BLOCK: usize = 16;
+/// A build looks at the rows of so many blocks. If these have too few vectors, as where a condition keeps few rows in the index, it looks at more,
+/// and in the end at all until there are enough.
+const BLOCKS: [u32; 3] = [32, 512, u32::MAX];
+/// Vectors of a block that it takes at most, where it looks at so many blocks.
+const OF_A_BLOCK: [usize; 3] = [16, 2, 16];
+/// Fewer vectors do not tell whether they are alike.
+const FEW: usize = 32;
 
 /// Codes of whole vectors do not tell these apart where they have so much more in common than they differ, as the squares of lengths: a code of
 /// 8 bits is of the whole vector. Without a centre, a graph is built by the vectors then. *Measured*, 96 dimensions, cosine, recall at `ef` 20 by
@@ -66,24 +69,24 @@ impl Sample {
         if !uses_codes || !Centre::is_for(sample.metric, Element::Float32) {
             return sample;
         }
-        for blocks in BLOCKS {
+        for (blocks, most) in BLOCKS.into_iter().zip(OF_A_BLOCK) {
             sample.elements.clear();
             let (mut block, mut of_block) = (None, 0);
             let each = |row: &IndexRow<'_>, of: u32| {
                 if block != Some(of) {
                     (block, of_block) = (Some(of), 0);
                 }
-                let Some(value) = row.value(0).filter(|_| of_block < OF_A_BLOCK) else { return };
-                value::each_indexable(
-                    meta.kind,
-                    meta.dimensions,
-                    value.bytes(),
-                    &mut row_vectors,
-                    |vector, _| {
-                        of_block += 1;
-                        sample.elements.extend_from_slice(vector);
-                    },
-                );
+                if let Some(value) = row.value(0).filter(|_| of_block < most) {
+                    let each = |vector: &[f32], _| {
+                        // A row may have any number of vectors.
+                        if of_block < most {
+                            of_block += 1;
+                            sample.elements.extend_from_slice(vector);
+                        }
+                    };
+                    value::each_indexable(meta.kind, meta.dimensions, value.bytes(), &mut row_vectors, each);
+                }
+                blocks < u32::MAX || sample.count() < ENOUGH
             };
             let is_all = build.sample(blocks, each);
             if is_all || sample.count() >= ENOUGH {
@@ -120,7 +123,7 @@ impl Sample {
             }
         }
         let common: f64 = mean.iter().map(|element| element * element).sum();
-        common > ALIKE * (squares - common)
+        self.count() >= FEW && common > ALIKE * (squares - common)
     }
 }
 
@@ -144,7 +147,8 @@ fn read(index: Index<'_>, meta: &Meta, block: u32) -> Centre {
     let elements = view.payload().as_chunks().0.iter().take(meta.dimensions);
     let elements = elements.map(|element| f32::from_le_bytes(*element)).collect();
     let centre = Centre::new(meta.kind.metric, Element::Float32, elements);
-    centre.filter(|_| view.level() == LEVEL).unwrap_or_else(|| {
+    let is_whole = |centre: &Centre| centre.elements().len() == meta.dimensions;
+    centre.filter(is_whole).filter(|_| view.level() == LEVEL).unwrap_or_else(|| {
         error::corrupted(&index.shown(), block, "expected the page of a centre, which has finite elements")
     })
 }

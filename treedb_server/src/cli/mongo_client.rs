@@ -29,6 +29,8 @@ pub(super) struct Uri {
     user: Option<User>,
     /// What it says after the host.
     database: Option<String>,
+    /// The database that users belong to, if it says so.
+    auth_source: Option<String>,
     /// File with the certificates that the server's has to be certified by, if it is connected to through TLS.
     authority: Option<PathBuf>,
 }
@@ -42,9 +44,10 @@ struct User {
 }
 
 impl Uri {
-    /// The same server, for another user.
-    pub(super) fn with_user(mut self, name: &str, password: Password, database: &str) -> Uri {
-        self.user = Some(User { name: name.to_owned(), password, database: database.to_owned() });
+    /// The same server, for another user: of a database, or of that which the URI says users belong to.
+    pub(super) fn with_user(mut self, name: &str, password: Password, database: Option<&str>) -> Uri {
+        let database = database.or(self.auth_source.as_deref()).unwrap_or("admin").to_owned();
+        self.user = Some(User { name: name.to_owned(), password, database });
         self
     }
 
@@ -143,7 +146,15 @@ impl std::str::FromStr for Uri {
         }
         let database = path.split('?').next().unwrap_or_default().trim_start_matches('/');
         let database = unescaped(database).filter(|name| !name.is_empty());
-        Ok(Uri { host: name.to_owned(), port, user, database, authority: authority.filter(|_| tls) })
+        let auth_source = option(path, "authSource").and_then(unescaped).filter(|name| !name.is_empty());
+        Ok(Uri {
+            host: name.to_owned(),
+            port,
+            user,
+            database,
+            auth_source,
+            authority: authority.filter(|_| tls),
+        })
     }
 }
 
@@ -345,6 +356,18 @@ mod tests {
             assert!(!format!("{uri} {uri:?}").contains(expected.1));
             let user = uri.user.unwrap();
             assert_eq!((&*user.name, user.password.reveal(), &*user.database), expected);
+        }
+    }
+
+    #[test]
+    fn a_user_who_is_named_beside_a_uri_is_of_the_database_that_it_says_users_belong_to() {
+        for (text, named, expected) in [
+            ("mongodb://h/shop", None, "admin"),
+            ("mongodb://h/shop?authSource=users", None, "users"),
+            ("mongodb://h/shop?authSource=users", Some("shop"), "shop"),
+        ] {
+            let uri = text.parse::<Uri>().unwrap().with_user("ann", Password::new("secret"), named);
+            assert_eq!(uri.user.unwrap().database, expected);
         }
     }
 

@@ -19,9 +19,9 @@ pub(super) struct UserArgs {
     /// Where the password is read from: the first line of the file
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
-    /// Database that the user belongs to
-    #[arg(long, value_name = "DATABASE", requires = "user", default_value = "admin")]
-    auth_database: String,
+    /// Database that the user belongs to [default: that of the URI's authSource, or admin]
+    #[arg(long, value_name = "DATABASE", requires = "user")]
+    auth_database: Option<String>,
 }
 
 impl UserArgs {
@@ -35,13 +35,17 @@ impl UserArgs {
     /// Authenticates a connection to the native port, if a user is named.
     pub(super) fn authenticate(&self, client: &mut Client) -> Result<(), Failure> {
         let Some(user) = &self.user else { return Ok(()) };
-        Ok(client.authenticate(&self.auth_database, user, self.password()?.reveal())?)
+        Ok(client.authenticate(
+            self.auth_database.as_deref().unwrap_or("admin"),
+            user,
+            self.password()?.reveal(),
+        )?)
     }
 
     /// The server of a URI, with the user that is named, in the place of one in the URI.
     pub(super) fn of(&self, uri: &Uri) -> Result<Uri, Failure> {
         let Some(user) = &self.user else { return Ok(uri.clone()) };
-        Ok(uri.clone().with_user(user, self.password()?, &self.auth_database))
+        Ok(uri.clone().with_user(user, self.password()?, self.auth_database.as_deref()))
     }
 }
 

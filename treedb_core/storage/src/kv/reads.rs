@@ -202,7 +202,7 @@ pub trait Reads {
     }
 
     /// Calls `visit` with those of `rows` that are there, in their order, and with the place of each among them, until it returns false;
-    /// as [`Reads::visit_row`] does with each, but the next row is on its way from memory meanwhile.
+    /// as [`Reads::visit_row`] does with each, but the next row is on its way from memory meanwhile, if pages are mapped.
     fn visit_rows(
         &self,
         table: &Table,
@@ -210,19 +210,25 @@ pub trait Reads {
         visit: &mut dyn FnMut(usize, &[u8]) -> bool,
     ) -> Result<()> {
         table.expect(TableKind::Rows)?;
+        let (mut rows, mut goes_on) = (rows.enumerate(), true);
         let (found, context) = (self.find(table)?, self.context());
+        if context.arena.is_some() {
+            // One epoch for all rows would keep their pages in a cache that has a bound.
+            while let Some((place, row)) = rows.next().filter(|_| goes_on) {
+                self.visit_row(table, row, &mut |value| goes_on = visit(place, value))?;
+            }
+            return Ok(());
+        }
         let find = |(place, row): (usize, u64)| -> Result<(usize, Option<Value<'_>>)> {
             let cell = RowTree::get(context.pager, &found.record.root, row)?;
-            if let (Some(cell), None) = (cell, context.arena) {
-                large_values::prefetch(context.pager, context.values, cell);
-            }
+            cell.into_iter().for_each(|cell| large_values::prefetch(context.pager, context.values, cell));
             Ok((place, cell))
         };
-        let (mut rows, mut goes_on) = (rows.enumerate(), true);
         let _epoch = context.pager.enter_epoch();
-        let mut next = rows.next().map(find).transpose()?;
-        while let Some((place, cell)) = next.filter(|_| goes_on) {
-            next = rows.next().map(find).transpose()?;
+        let mut next = rows.next().map(find);
+        while let Some(found) = next.take().filter(|_| goes_on) {
+            let (place, cell) = found?;
+            next = rows.next().map(find);
             context.lend(cell, &mut |value| goes_on = visit(place, value))?;
         }
         Ok(())

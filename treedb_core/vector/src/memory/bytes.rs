@@ -192,6 +192,10 @@ impl MemoryGraph {
         }
         graph.free = numbers(take(head.free, size_of::<u32>())?);
         graph.above.free = numbers(take(head.free_levels, size_of::<u32>())?);
+        // A list of more would be made for nothing.
+        if head.nodes > file.len() || head.levels > file.len() {
+            return Err(invalid());
+        }
         let known = KnownNodes::new(head.nodes, head.levels, &graph.free, &graph.above.free);
         let known = Arc::new(known.ok_or_else(invalid)?);
         let there_is = |node: &u32| known.there_is(*node);

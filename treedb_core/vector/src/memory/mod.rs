@@ -281,8 +281,8 @@ impl MemoryGraph {
     /// Asks for what an exact comparison with a node needs, so that it is known whether the graph [is damaged](MemoryGraph::is_damaged) there
     /// before there is an answer.
     pub fn check_vector(&self, node: u32) {
-        let _ = (self.codes.record(node), self.vectors.get(node));
-        self.vectors.prefetch(node);
+        let _ = self.codes.record(node);
+        self.vectors.touch(node);
     }
 
     /// Bytes that so many nodes take in memory, about, without what is in a file now: how many are above level 0 is random.

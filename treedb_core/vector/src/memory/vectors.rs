@@ -165,6 +165,15 @@ impl Vectors {
         }
     }
 
+    /// Asks whether it is there.
+    pub(super) fn touch(&self, node: u32) {
+        match self {
+            Vectors::Floats(records) | Vectors::Coded(records) => drop(records.get(node)),
+            Vectors::Halves(records, _) => drop(records.get(node)),
+            Vectors::Packed(records) => drop(records.get(node)),
+        }
+    }
+
     pub(super) fn bytes(&self) -> usize {
         match self {
             Vectors::Floats(records) | Vectors::Coded(records) => records.bytes(),

@@ -140,7 +140,7 @@ impl Backend {
         match self {
             Backend::Server(remote) => {
                 let password = crate::config::Password::new(password);
-                let uri = remote.uri.clone().with_user(name, password, database);
+                let uri = remote.uri.clone().with_user(name, password, Some(database));
                 let mut other = Remote { uri, client: None };
                 other.client()?;
                 **remote = other;

@@ -172,7 +172,7 @@ fn nodes(reads: &impl Reads, table: &Table) -> Result<Vec<u64>> {
 }
 
 /// Calls `visit` with the vectors of some nodes, those of each row together, one after another. False, at the first that its row does not
-/// have: the index is damaged.
+/// have, or that cannot be read: something is damaged.
 fn visit_vectors(
     def: &VectorDef,
     view: &View<'_, impl Reads>,
@@ -183,7 +183,7 @@ fn visit_vectors(
     for nodes in nodes.chunk_by(|a, b| row_of(*a) == row_of(*b)) {
         let row = nodes.first().map_or(0, |node| row_of(*node));
         let mut left = nodes.iter().peekable();
-        view.fetch_row(RowId(row), &mut |document| {
+        let read = view.fetch_row(RowId(row), &mut |document| {
             for (position, vector) in def.vectors(document.partial_document(&fields)?)?.iter() {
                 let node = node_of(def, row, position)?;
                 if left.next_if_eq(&&node).is_some() {
@@ -191,7 +191,12 @@ fn visit_vectors(
                 }
             }
             Ok(())
-        })?;
+        });
+        if let Err(error) = read {
+            // Whoever inserts another document has nothing to do with this one.
+            tracing::warn!(index = def.name, row, %error, "a document whose vectors are in an index cannot be read");
+            return Ok(false);
+        }
         if left.next().is_some() {
             return Ok(false);
         }

@@ -181,6 +181,11 @@ impl Contents {
         (self.graph.bytes() + self.numbers.bytes() + rows) as u64
     }
 
+    /// Whether it keeps a file in use.
+    pub(super) fn is_mapped(&self) -> bool {
+        self.graph.is_mapped()
+    }
+
     /// Bytes of what is in its file.
     pub(super) fn mapped_bytes(&self) -> u64 {
         (self.graph.mapped_bytes() + self.numbers.mapped_bytes()) as u64
@@ -352,9 +357,10 @@ pub struct VectorMemory {
 struct Slot {
     /// Set by each search; [`Images::make_room`] clears it.
     used: Arc<AtomicBool>,
-    /// What [`State`] takes, and what it has in a file, for those who must not wait for it.
+    /// What [`State`] takes, what it has in a file, and whether it keeps one in use, for those who must not wait for it.
     bytes: AtomicU64,
     mapped: AtomicU64,
+    uses_file: AtomicBool,
     /// It is not complete, or not up to date after many writes: who would have to wait for the next part reads the table meanwhile.
     building: AtomicBool,
     state: Mutex<State>,
@@ -363,7 +369,8 @@ struct Slot {
 impl Slot {
     fn new() -> Slot {
         let (bytes, mapped, building) = (AtomicU64::default(), AtomicU64::default(), AtomicBool::new(true));
-        Slot { used: Arc::default(), bytes, mapped, building, state: Mutex::default() }
+        let uses_file = AtomicBool::default();
+        Slot { used: Arc::default(), bytes, mapped, uses_file, building, state: Mutex::default() }
     }
 
     fn bytes(&self) -> u64 {
@@ -374,6 +381,7 @@ impl Slot {
     fn note_bytes(&self, state: &State) {
         self.bytes.store(state.bytes(), Ordering::Relaxed);
         self.mapped.store(state.mapped_bytes(), Ordering::Relaxed);
+        self.uses_file.store(state.uses_file(), Ordering::Relaxed);
     }
 
     /// Whether there is an image, though it may not have what was written last.
@@ -439,6 +447,11 @@ impl State {
         images.last().map_or(0, Contents::mapped_bytes)
     }
 
+    /// Whether any of its contents keeps a file in use.
+    fn uses_file(&self) -> bool {
+        self.recent.iter().map(|image| &image.contents).chain(&self.unfinished).any(Contents::is_mapped)
+    }
+
     /// Whether anything of it is from a file that turned out to be damaged.
     fn is_damaged(&self) -> bool {
         self.recent.iter().map(|image| &image.contents).chain(&self.unfinished).any(Contents::is_damaged)
@@ -477,11 +490,11 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn let_go(slots: &Mutex<Slots>) -> bool {
     let mut dropped = Vec::new();
     lock(slots).by_table.retain(|_, known| {
-        let is_mapped = known.slot.mapped.load(Ordering::Relaxed) > 0;
-        if is_mapped {
+        let uses_file = known.slot.uses_file.load(Ordering::Relaxed);
+        if uses_file {
             dropped.push(Arc::clone(&known.slot));
         }
-        !is_mapped
+        !uses_file
     });
     !dropped.is_empty()
 }

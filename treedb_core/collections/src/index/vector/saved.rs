@@ -189,7 +189,7 @@ impl SavedImages {
     ///
     /// # Errors
     /// Those of the disk and of the store. If the disk is full, there are no files any more. `OutOfDiskSpace` also if there would not be as much
-    /// room left as the file takes: then this index has none.
+    /// room left as the file takes: then this index has none, but for one that it uses, of which removing it would make no room.
     pub(super) fn write(
         &self,
         store: &Store,
@@ -197,19 +197,22 @@ impl SavedImages {
         since: u64,
         contents: &Contents,
     ) -> Result<()> {
-        self.forget(table);
         // As much is to be left as it takes.
         let bytes = contents.bytes().saturating_add(contents.mapped_bytes());
         let has_room = || self.files.may_grow_by(bytes.saturating_mul(2));
-        if !has_room() {
+        let mut has_it = has_room();
+        if !has_it && !contents.is_mapped() {
+            self.forget(table);
             self.remove(table.id());
-            if !has_room() {
-                return Err(QueryError::new(
-                    ErrorCode::OutOfDiskSpace,
-                    format!("too little room for a file of about {bytes} bytes and as much besides"),
-                ));
-            }
+            has_it = has_room();
         }
+        if !has_it {
+            return Err(QueryError::new(
+                ErrorCode::OutOfDiskSpace,
+                format!("too little room for a file of about {bytes} bytes and as much besides"),
+            ));
+        }
+        self.forget(table);
         let written = self.try_write(store, (table, def), since, contents);
         if let Err(error) = &written {
             self.forget(table);

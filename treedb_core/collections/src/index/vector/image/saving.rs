@@ -63,7 +63,7 @@ impl Images {
             lock(&self.slots).by_table.remove(&table.id());
             return discarded;
         }
-        let bytes = image.contents.bytes();
+        let bytes = image.contents.bytes().saturating_add(image.contents.mapped_bytes());
         tracing::info!(namespace = %meta.namespace, index = def.name, bytes, "saving a vector index's image");
         let begun = Instant::now();
         saved.write(store, (table, def), checkpoint, &image.contents)?;
