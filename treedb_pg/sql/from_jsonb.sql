@@ -37,3 +37,4 @@ SELECT update_many('events', '{"kind": "k7"}', '{"$set": {"a": 1}}') ->> 'modifi
 SELECT count(*) FROM aggregate('events', '[{"$unwind": "$tags"}]');
 DROP TABLE old_events;
 SELECT drop_collection('events');
+DROP FUNCTION answer;
