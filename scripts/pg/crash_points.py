@@ -156,6 +156,8 @@ class Vectors:
     """A table with indexes of treedb_hnsw. The first of them comes to a point before the others do: each round it is another one."""
 
     tables, nearest, digits = ("t",), NEAREST, 3
+    # The share of the nearest rows that a search by an index finds at least, if it is not .9.
+    least = {}
 
     def __init__(self, dice):
         self.dice, self.number, self.rows = dice, 0, set()
@@ -210,7 +212,6 @@ class Alike(Vectors):
     """A table that is filled, again and again, until its indexes have chosen a centre."""
 
     schema, nearest, digits = ALIKE, NEAREST_ALIKE, 9
-    least = {}
     # By inner product all queries want the same few of such vectors, and a graph leads to them or does not.
     least = {"t_g": .6}
 
