@@ -156,8 +156,8 @@ class Vectors:
     """A table with indexes of treedb_hnsw. The first of them comes to a point before the others do: each round it is another one."""
 
     tables, nearest, digits = ("t",), NEAREST, 3
-    # The share of the nearest rows that a search by an index finds at least, if it is not .9.
-    least = {}
+    # The share of the nearest rows that a search by an index finds at least, if it is not .9, with so many candidates.
+    least, candidates = {}, 100
 
     def __init__(self, dice):
         self.dice, self.number, self.rows = dice, 0, set()
@@ -187,6 +187,7 @@ class Vectors:
         db.execute("VACUUM (INDEX_CLEANUP ON, PARALLEL 0) t")
 
     def compare(self, db):
+        db.execute(f"SET treedb.hnsw_ef_search = {self.candidates}")
         same({i for i, in db.execute("SELECT id FROM t")}, self.rows, "rows")
         r = self.dice
         for index, (distance, dimensions) in self.nearest.items():
@@ -224,11 +225,9 @@ class Alike(Vectors):
     def compare(self, db):
         super().compare(db)
         # With as many candidates as there are rows, what is missed is what no link leads to.
-        db.execute("SET treedb.hnsw_ef_search = 1000")
-        self.least = {index: .98 for index in self.nearest}
+        self.least, self.candidates = {index: .98 for index in self.nearest}, 1000
         super().compare(db)
-        del self.least
-        db.execute("RESET treedb.hnsw_ef_search")
+        del self.least, self.candidates
 
     def near(self, dimensions):
         r, cluster = self.dice, self.dice.randrange(7)
