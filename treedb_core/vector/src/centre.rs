@@ -20,9 +20,6 @@ use crate::code::{self, Factors};
 use crate::element::Element;
 use crate::metric::Metric;
 
-/// Vectors that it takes at least to tell whether they are alike.
-const LEAST: usize = 32;
-
 /// Vectors are alike if they have so much more in common than they differ, as the squares of lengths.
 const ALIKE: f64 = 4.0;
 
@@ -40,6 +37,9 @@ pub struct Centre {
 }
 
 impl Centre {
+    /// Vectors that it takes at least to tell whether they are alike.
+    pub const FEWEST: usize = 32;
+
     /// What scores of codes about a centre are in the order of, if it is not the metric's own distance.
     pub const SCORES: Metric = Metric::L2;
 
@@ -58,7 +58,7 @@ impl Centre {
     /// apart, or there are too few to say.
     pub fn of_alike(metric: Metric, element: Element, vectors: &[&[f32]]) -> Option<Centre> {
         let count = vectors.len();
-        if count < LEAST || !Centre::is_for(metric, element) {
+        if count < Self::FEWEST || !Centre::is_for(metric, element) {
             return None;
         }
         let (mut mean, mut squares) = (Vec::new(), 0.0);

@@ -28,6 +28,11 @@ impl About {
     const fn of_users(name: &'static CStr, description: &'static CStr, flags: u32) -> About {
         About { name, description, context: pg_sys::GucContext::PGC_USERSET, flags }
     }
+
+    /// What the functions of the server take first: a name, a short description, and a long one, of which there is none.
+    fn texts(&self) -> (*const c_char, *const c_char, *const c_char) {
+        (self.name.as_ptr(), self.description.as_ptr(), std::ptr::null())
+    }
 }
 
 /// In no list of settings.
@@ -60,21 +65,20 @@ pub(crate) struct OnOff {
 
 impl Value for OnOff {
     unsafe fn define(&'static self, about: &About) {
-        let (name, description) = (about.name.as_ptr(), about.description.as_ptr());
-        let (flags, none) = (about.flags as i32, std::ptr::null());
+        let (name, description, none) = about.texts();
         // SAFETY: the strings and the value live as long as the library. The server writes the value from this thread alone, and an atomic
         // boolean is stored as a boolean.
         unsafe {
             let present = self.present.as_ptr();
-            let (default, context) = (self.default, about.context);
+            let default = self.default;
             pg_sys::DefineCustomBoolVariable(
                 name,
                 description,
                 none,
                 present,
                 default,
-                context,
-                flags,
+                about.context,
+                about.flags as i32,
                 None,
                 None,
                 None,
@@ -107,12 +111,11 @@ pub(crate) struct Whole {
 
 impl Value for Whole {
     unsafe fn define(&'static self, about: &About) {
-        let (name, description) = (about.name.as_ptr(), about.description.as_ptr());
-        let (flags, none) = (about.flags as i32, std::ptr::null());
+        let (name, description, none) = about.texts();
         // SAFETY: as for a switch; an atomic number is stored as a number.
         unsafe {
             let Whole { default, least, greatest, present } = self;
-            let (present, context) = (present.as_ptr(), about.context);
+            let present = present.as_ptr();
             pg_sys::DefineCustomIntVariable(
                 name,
                 description,
@@ -121,8 +124,8 @@ impl Value for Whole {
                 *default,
                 *least,
                 *greatest,
-                context,
-                flags,
+                about.context,
+                about.flags as i32,
                 None,
                 None,
                 None,
@@ -167,20 +170,18 @@ pub(crate) struct Characters {
 
 impl Value for Characters {
     unsafe fn define(&'static self, about: &About) {
-        let (name, description) = (about.name.as_ptr(), about.description.as_ptr());
-        let (flags, none) = (about.flags as i32, std::ptr::null());
+        let (name, description, none) = about.texts();
         // SAFETY: as for a switch; an atomic pointer is stored as a pointer.
         unsafe {
             let (present, default) = (self.present.as_ptr(), self.default.as_ptr());
-            let context = about.context;
             pg_sys::DefineCustomStringVariable(
                 name,
                 description,
                 none,
                 present,
                 default,
-                context,
-                flags,
+                about.context,
+                about.flags as i32,
                 None,
                 None,
                 None,

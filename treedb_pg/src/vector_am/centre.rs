@@ -41,8 +41,6 @@ pub(super) const MOST_RECODED: usize = 4 * ENOUGH;
 const BLOCKS: [u32; 3] = [32, 512, u32::MAX];
 /// Vectors of a block that it takes at most, where it looks at so many blocks.
 const OF_A_BLOCK: [usize; 3] = [16, 2, 16];
-/// Fewer vectors do not tell whether they are alike.
-const FEW: usize = 32;
 
 /// Codes of whole vectors do not tell these apart where they have so much more in common than they differ, as the squares of lengths: a code of
 /// 8 bits is of the whole vector. Without a centre, a graph is built by the vectors then. *Measured*, 96 dimensions, cosine, recall at `ef` 20 by
@@ -123,7 +121,7 @@ impl Sample {
             }
         }
         let common: f64 = mean.iter().map(|element| element * element).sum();
-        self.count() >= FEW && common > ALIKE * (squares - common)
+        self.count() >= Centre::FEWEST && common > ALIKE * (squares - common)
     }
 }
 

@@ -4,7 +4,7 @@
 //! over or removed (see [`super::derived`]), which leaves a mapping valid, with the bytes that it had. So nothing of a mapping changes.
 //!
 //! What is not TreeDB may do otherwise. Like the page file ([`crate::page`]), the files of a store are for the process that has the lock of its
-//! directory: a file is as long as its header says when it is opened, the mapping is no longer than that, and whoever shortens it or writes into
+//! directory: a file is as long as its header says when it is opened, the mapping is no longer than that, and a program that shortens it or writes into
 //! it afterwards breaks the rule that a store's files are its own. (Shortened, a file makes the system end the process that reads what is
 //! gone, with `SIGBUS`, as the page file does; so does a device that cannot be read. Removing a file does no harm.)
 

@@ -211,7 +211,7 @@ pub trait Reads {
     ) -> Result<()> {
         table.expect(TableKind::Rows)?;
         let (mut rows, mut goes_on) = (rows.enumerate(), true);
-        let (found, context) = (self.find(table)?, self.context());
+        let context = self.context();
         if context.arena.is_some() {
             // One epoch for all rows would keep their pages in a cache that has a bound.
             while let Some((place, row)) = rows.next().filter(|_| goes_on) {
@@ -219,6 +219,7 @@ pub trait Reads {
             }
             return Ok(());
         }
+        let found = self.find(table)?;
         let find = |(place, row): (usize, u64)| -> Result<(usize, Option<Value<'_>>)> {
             let cell = RowTree::get(context.pager, &found.record.root, row)?;
             cell.into_iter().for_each(|cell| large_values::prefetch(context.pager, context.values, cell));

@@ -42,7 +42,7 @@ const SLICES: usize = 64;
 /// An index is judged when it has grown to so many vectors: to as many as tell anything ([`Centre::of_alike`]), so that one by one they are
 /// coded as those that come together are; and if these were not alike, when there are enough to hide a few others, and once more while
 /// coding all again is bounded work. An index that is alike misses little before the first step, in which most vectors are compared anyway.
-const STEPS: [u64; 3] = [32, 256, 4096];
+const STEPS: [u64; 3] = [Centre::FEWEST as u64, 256, 4096];
 /// Of an index with more vectors nothing is coded again.
 const MOST: u64 = 4096;
 /// An index that has shrunk to such a part of what was judged is judged as if it had not been: others may have come.
@@ -193,7 +193,7 @@ fn visit_vectors(
             Ok(())
         });
         if let Err(error) = read {
-            // Whoever inserts another document has nothing to do with this one.
+            // Inserts of other documents do not fail because of it.
             tracing::warn!(index = def.name, row, %error, "a document whose vectors are in an index cannot be read");
             return Ok(false);
         }

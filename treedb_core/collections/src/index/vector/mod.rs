@@ -54,7 +54,7 @@ use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{Reads, SharedReadTxn, Table, TableKind, WriteTxn};
 
 use self::record::node_of;
-use self::search::Wanted;
+use self::search::{Search, Wanted};
 use super::{
     BuildSlice, Holder, IndexChange, IndexKind, Mismatch, Prepared, Progress, Required, Uncommitted, Versions,
 };
@@ -186,7 +186,7 @@ impl IndexKind for VectorDef {
         let Probe::Nearest { vector, k, ef, discards, done, visit } = probe else {
             return Err(Probe::refused(index));
         };
-        search::nearest(self, view, table, vector, Wanted { k, ef, discards }, done, visit)
+        Search { def: self, view, table, vector }.run(Wanted { k, ef, discards }, done, visit)
     }
 
     fn nearest_among(

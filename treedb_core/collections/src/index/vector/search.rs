@@ -475,33 +475,38 @@ pub(super) struct Wanted {
     pub(super) discards: bool,
 }
 
-/// Visits the rows of an index, the nearest first. `vector` is one that could be in it.
-pub(super) fn nearest(
-    def: &VectorDef,
-    view: &View<'_, impl Reads>,
-    table: &Table,
-    vector: &[f32],
-    wanted: Wanted,
-    done: &mut Comparisons,
-    visit: &mut VisitNearest<'_>,
-) -> Result<()> {
-    with_workspace(|workspace| nearest_with(workspace, def, view, table, vector, wanted, done, visit))
+/// A search of an index for the rows that are nearest to `vector`, which is one that could be in it.
+pub(super) struct Search<'s, R> {
+    pub(super) def: &'s VectorDef,
+    pub(super) view: &'s View<'s, R>,
+    pub(super) table: &'s Table,
+    pub(super) vector: &'s [f32],
 }
 
-/// The same with a workspace of the caller's.
-#[expect(clippy::too_many_arguments, reason = "the parts of a probe, and with what it is answered")]
-pub(super) fn nearest_with(
-    workspace: &mut Workspace,
-    def: &VectorDef,
-    view: &View<'_, impl Reads>,
-    table: &Table,
-    vector: &[f32],
-    wanted: Wanted,
-    done: &mut Comparisons,
-    visit: &mut VisitNearest<'_>,
-) -> Result<()> {
-    let nodes = usize::try_from(nodes_in(view.reads.len(table)?)).unwrap_or(usize::MAX);
-    if let Some(image) = view.meta.images.image(def, view, table, workspace)? {
+impl<R: Reads> Search<'_, R> {
+    /// Visits the rows, the nearest first.
+    pub(super) fn run(
+        &self,
+        wanted: Wanted,
+        done: &mut Comparisons,
+        visit: &mut VisitNearest<'_>,
+    ) -> Result<()> {
+        with_workspace(|workspace| self.run_with(workspace, wanted, done, visit))
+    }
+
+    /// The same with a workspace of the caller's.
+    pub(super) fn run_with(
+        &self,
+        workspace: &mut Workspace,
+        wanted: Wanted,
+        done: &mut Comparisons,
+        visit: &mut VisitNearest<'_>,
+    ) -> Result<()> {
+        let Search { def, view, table, vector } = *self;
+        let nodes = usize::try_from(nodes_in(view.reads.len(table)?)).unwrap_or(usize::MAX);
+        let Some(image) = view.meta.images.image(def, view, table, workspace)? else {
+            return self.by_table(workspace, nodes, wanted, done, visit);
+        };
         let Workspace { searcher, batch, vector: place, record, .. } = &mut *workspace;
         let documents = Documents::new(def, view, vector);
         if def.quantization.few_bits().is_some() {
@@ -512,52 +517,44 @@ pub(super) fn nearest_with(
             let mut graph = Imaged { documents, image: &image, bits, searcher, place };
             batch.walk(&mut graph, nodes, wanted, done, visit)?;
         }
-        if !batch.is_abandoned {
-            return Ok(());
+        if batch.is_abandoned {
+            return self.after_damage(workspace, nodes, wanted, done, visit);
         }
-        return nearest_after_damage(workspace, def, view, table, vector, wanted, done, visit);
+        Ok(())
     }
-    nearest_stored(workspace, def, view, table, vector, wanted, done, visit)
-}
 
-/// The same by the graph in the table.
-#[expect(clippy::too_many_arguments, reason = "as above")]
-fn nearest_stored(
-    workspace: &mut Workspace,
-    def: &VectorDef,
-    view: &View<'_, impl Reads>,
-    table: &Table,
-    vector: &[f32],
-    wanted: Wanted,
-    done: &mut Comparisons,
-    visit: &mut VisitNearest<'_>,
-) -> Result<()> {
-    let nodes = usize::try_from(nodes_in(view.reads.len(table)?)).unwrap_or(usize::MAX);
-    let documents = Documents::new(def, view, vector);
-    let graph = StoredGraph::new(def, view.reads, table)?;
-    let query = encode_query(def, graph.centre.as_deref(), vector);
-    let mut graph = Stored { documents, graph, query, scratch: Scratch::default() };
-    workspace.batch.walk(&mut graph, nodes, wanted, done, visit)
-}
+    /// The same by the graph in the table, which has so many nodes.
+    fn by_table(
+        &self,
+        workspace: &mut Workspace,
+        nodes: usize,
+        wanted: Wanted,
+        done: &mut Comparisons,
+        visit: &mut VisitNearest<'_>,
+    ) -> Result<()> {
+        let documents = Documents::new(self.def, self.view, self.vector);
+        let graph = StoredGraph::new(self.def, self.view.reads, self.table)?;
+        let query = encode_query(self.def, graph.centre.as_deref(), self.vector);
+        let mut graph = Stored { documents, graph, query, scratch: Scratch::default() };
+        workspace.batch.walk(&mut graph, nodes, wanted, done, visit)
+    }
 
-/// The same for the rows that were not visited before the image turned out to be damaged.
-#[cold]
-#[expect(clippy::too_many_arguments, reason = "as above")]
-fn nearest_after_damage(
-    workspace: &mut Workspace,
-    def: &VectorDef,
-    view: &View<'_, impl Reads>,
-    table: &Table,
-    vector: &[f32],
-    wanted: Wanted,
-    done: &mut Comparisons,
-    visit: &mut VisitNearest<'_>,
-) -> Result<()> {
-    let visited: HashSet<u64> = workspace.batch.visited_rows.drain(..).collect();
-    let wanted = Wanted { discards: wanted.discards || !visited.is_empty(), ..wanted };
-    nearest_stored(workspace, def, view, table, vector, wanted, done, &mut |row, distance| {
-        if visited.contains(&row.0) { Ok(Flow::Continue(())) } else { visit(row, distance) }
-    })
+    /// The same for the rows that were not visited before the image turned out to be damaged.
+    #[cold]
+    fn after_damage(
+        &self,
+        workspace: &mut Workspace,
+        nodes: usize,
+        wanted: Wanted,
+        done: &mut Comparisons,
+        visit: &mut VisitNearest<'_>,
+    ) -> Result<()> {
+        let visited: HashSet<u64> = workspace.batch.visited_rows.drain(..).collect();
+        let wanted = Wanted { discards: wanted.discards || !visited.is_empty(), ..wanted };
+        self.by_table(workspace, nodes, wanted, done, &mut |row, distance| {
+            if visited.contains(&row.0) { Ok(Flow::Continue(())) } else { visit(row, distance) }
+        })
+    }
 }
 
 /// The record of a vector of bits, written over `record`; `None` of other vectors.
@@ -575,7 +572,7 @@ fn least_of(def: &VectorDef, entry: &Vec<u8>, vector: &[f32]) -> Option<f32> {
     parts.min_by(f32::total_cmp)
 }
 
-/// [`nearest`] in an open transaction: the rows of the snapshot whose vectors it has not changed, and the vectors that it has
+/// A [`Search`] in an open transaction: the rows of the snapshot whose vectors it has not changed, and the vectors that it has
 /// added.
 #[expect(clippy::too_many_arguments, reason = "the parts of a probe, and where it is answered")]
 pub(super) fn nearest_uncommitted(
@@ -597,7 +594,8 @@ pub(super) fn nearest_uncommitted(
     let mut own = own.into_iter().peekable();
     let mut stopped = false;
     if let Some((view, table)) = base.and_then(|view| Some((view, &view.meta.indexes.get(index)?.table))) {
-        nearest(def, view, table, vector, wanted, done, &mut |row, distance| {
+        let search = Search { def, view, table, vector };
+        search.run(wanted, done, &mut |row, distance| {
             while let Some((distance, row)) = own.next_if(|(nearer, _)| *nearer <= distance) {
                 if visit(row, distance)? == Flow::Break(()) {
                     stopped = true;

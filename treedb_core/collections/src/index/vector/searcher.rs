@@ -6,7 +6,7 @@ use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, Table};
 use treedb_vector::nearest::Nearest;
 
-use super::search::{Wanted, nearest_with};
+use super::search::{Search, Wanted};
 use super::workspace::Workspace;
 use crate::read::view::View;
 
@@ -31,7 +31,8 @@ impl NearestRows {
         let NearestRows { workspace, found } = self;
         found.reset(k);
         let (wanted, mut done) = (Wanted { k, ef, discards: false }, Comparisons::default());
-        nearest_with(workspace, def, view, table, vector, wanted, &mut done, &mut |row, distance| {
+        let search = Search { def, view, table, vector };
+        search.run_with(workspace, wanted, &mut done, &mut |row, distance| {
             found.add(distance, row);
             Ok(if found.len() < k { Flow::Continue(()) } else { Flow::Break(()) })
         })?;
