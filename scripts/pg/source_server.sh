@@ -6,8 +6,7 @@
 #   scripts/pg/source_server.sh 15 --asserts   with assertions (--enable-cassert), for 15 or 17
 #
 # Assertions check what the server otherwise trusts an extension with: arguments, locks held, pins and pages, memory
-# contexts, the order of what is logged. The folder is TREEDB_PG_SERVERS, or a cache folder of the system; only root
-# can install what the build needs.
+# contexts, the order of what is logged. servers_dir.sh says where they lie; only root can install what the build needs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { echo "source_server: scripts/pg/source_server.sh MAJOR [--asserts]" >&2; exit 2; }
@@ -24,10 +23,7 @@ case ${2:-} in
     *) usage ;;
 esac
 
-servers=${TREEDB_PG_SERVERS:-}
-if [ -z "$servers" ]; then
-    if [ "$(id -u)" -eq 0 ]; then servers=/var/cache/treedb; else servers=${XDG_CACHE_HOME:-$HOME/.cache}/treedb; fi
-fi
+servers=$(scripts/pg/servers_dir.sh)
 place=$servers/$name
 if [ ! -x "$place/bin/pg_config" ]; then
     scripts/setup.sh bison flex perl dpkg-dev curl debian-archive-keyring libreadline-dev zlib1g-dev libicu-dev liblz4-dev libzstd-dev >&2

@@ -14,7 +14,7 @@ use treedb_query::query::{Counters, MatchRate, Query};
 use treedb_storage::{ReadTxn, Reads, SharedReadTxn};
 
 use crate::catalog::meta::Meta;
-use crate::read::aggregate::Examined;
+use crate::read::examined::Examined;
 use crate::read::view::View;
 
 /// Rows for each thread for which it pays off to start one.

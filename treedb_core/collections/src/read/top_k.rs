@@ -13,7 +13,7 @@ use treedb_query::query::{
 };
 use treedb_storage::{ReadTxn, SharedReadTxn};
 
-use crate::read::aggregate::{Examined, Limits};
+use crate::read::examined::{Examined, Limits};
 use crate::read::parallel_scan::{ParallelScan, Partition};
 use crate::read::view::View;
 use crate::transaction::CollectionSnapshot;
