@@ -37,11 +37,18 @@ case ${1:-all} in
         export BENCH_SECANTUSD
         ;;
 esac
-# Embeddings of real sentences, made once: a few minutes.
+# Embeddings of real sentences, made once: a quarter of an hour or so, most of it for the sets of 768 and 1536 dimensions,
+# which are in files beside the one that is named.
 case ${1:-all} in
     all | vectors | pg_vectors)
         BENCH_TEXT_VECTORS=$(realpath -m "${BENCH_TEXT_VECTORS:-$target/bench-data/text_vectors.f32}")
-        [ -s "$BENCH_TEXT_VECTORS" ] || bench/text_vectors.py --out "$BENCH_TEXT_VECTORS"
+        missing=()
+        for dimensions in 384 768 1536; do
+            file=$BENCH_TEXT_VECTORS
+            [ $dimensions = 384 ] || file=${file%.*}_$dimensions.${file##*.}
+            [ -s "$file" ] || missing+=("$dimensions")
+        done
+        [ ${#missing[@]} = 0 ] || bench/text_vectors.py --out "$BENCH_TEXT_VECTORS" --dimensions "${missing[@]}"
         export BENCH_TEXT_VECTORS
         ;;
 esac

@@ -1,6 +1,6 @@
 //! The sets of vectors. All are normalised, so that cosine distance and inner product give the same order.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use treedb_testing::Clusters;
 
@@ -142,21 +142,34 @@ fn clusters(rows: usize, dimensions: usize) -> Set {
     Set::new(format!("{rows} x {dimensions} in clusters"), vectors, queries)
 }
 
-/// Where `bench/text_vectors.py` writes embeddings of the descriptions of Debian packages.
-fn text_vectors() -> PathBuf {
+/// Where `bench/text_vectors.py` writes embeddings of texts about Debian packages: beside those of 384 dimensions are others.
+fn text_vectors(dimensions: usize) -> PathBuf {
     let place = std::env::var_os("BENCH_TEXT_VECTORS").map(PathBuf::from);
-    place.unwrap_or_else(|| PathBuf::from("target/bench-data/text_vectors.f32"))
+    let place = place.unwrap_or_else(|| PathBuf::from("target/bench-data/text_vectors.f32"));
+    beside(&place, dimensions)
 }
 
-/// Embeddings of real sentences, little-endian, one after another, at most so many; every sixtieth or so is a query.
-fn sentences(most: usize, divide: usize) -> Result<Set> {
-    const DIMENSIONS: usize = 384;
-    let bytes = std::fs::read(text_vectors())?;
+fn beside(place: &Path, dimensions: usize) -> PathBuf {
+    let [stem, end] = [place.file_stem(), place.extension()].map(|part| part.unwrap_or_default().display());
+    match dimensions {
+        384 => place.to_owned(),
+        _ => place.with_file_name(format!("{stem}_{dimensions}.{end}")),
+    }
+}
+
+/// Embeddings of real sentences, little-endian, one after another, at most so many; queries are evenly among them.
+fn sentences(dimensions: usize, most: usize, divide: usize) -> Result<Set> {
+    let file = text_vectors(dimensions);
+    let bytes = std::fs::read(&file)?;
     let elements: Vec<f32> = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    let all = elements.as_chunks::<DIMENSIONS>().0;
-    let (every, wanted) = (all.len() / QUERIES.min(all.len() / 2).max(1), all.len() / divide);
+    let all = elements.chunks_exact(dimensions);
+    if !all.remainder().is_empty() {
+        return Err(format!("{} has other vectors than of {dimensions} dimensions", file.display()).into());
+    }
+    let count = all.len();
+    let (every, wanted) = (count / QUERIES.min(count / 2).max(1), count / divide);
     let (mut vectors, mut queries) = (Vec::new(), Vec::new());
-    for (i, vector) in all.iter().take(wanted).enumerate() {
+    for (i, vector) in all.take(wanted).enumerate() {
         if vectors.len() == most {
             break;
         }
@@ -164,46 +177,51 @@ fn sentences(most: usize, divide: usize) -> Result<Set> {
         to.push(normalised(vector.to_vec()));
     }
     if vectors.len() < K {
-        return Err(format!("{} has only {} vectors", text_vectors().display(), all.len()).into());
+        return Err(format!("{} has only {count} vectors", file.display()).into());
     }
-    Ok(Set::new(format!("{} x {DIMENSIONS} of sentences", vectors.len()), vectors, queries))
+    let fields = if dimensions == 1536 { ", two fields" } else { "" };
+    Ok(Set::new(format!("{} x {dimensions} of sentences{fields}", vectors.len()), vectors, queries))
 }
 
 /// A set that is generated when it is needed.
 pub(crate) type LateSet = Box<dyn Fn() -> Result<Set>>;
 
-/// All sets of vectors in memory. The set of sentences is left out if its file is missing.
+/// All sets of vectors in memory. Sets of sentences are left out if their files are missing.
 pub(crate) fn sets(divide: u64) -> Vec<LateSet> {
     let divide = divide as usize;
     let mut sets: Vec<LateSet> = vec![
         Box::new(move || Ok(formula(10_000 / divide, 64))),
         Box::new(move || Ok(clusters(100_000 / divide, 128))),
-        Box::new(move || Ok(clusters(20_000 / divide, 768))),
-        Box::new(move || Ok(formula(10_000 / divide, 1536))),
     ];
-    add_sentences(&mut sets, usize::MAX, divide);
+    add_sentences(&mut sets, 384, usize::MAX, divide);
+    add_sentences(&mut sets, 768, usize::MAX, divide);
+    sets.push(Box::new(move || Ok(formula(10_000 / divide, 1536))));
+    add_sentences(&mut sets, 1536, usize::MAX, divide);
     sets
 }
 
-/// The sets of a database server, of fewer vectors: there, building indexes takes most of the time. The set of sentences is
-/// left out if its file is missing.
+/// The sets of a database server, of fewer vectors: there, building indexes takes most of the time. Sets of sentences are
+/// left out if their files are missing.
 pub(crate) fn table_sets(divide: u64) -> Vec<LateSet> {
     let divide = divide as usize;
     let mut sets: Vec<LateSet> = vec![
         Box::new(move || Ok(formula(20_000 / divide, 64))),
         Box::new(move || Ok(clusters(50_000 / divide, 128))),
-        Box::new(move || Ok(clusters(10_000 / divide, 1536))),
     ];
-    add_sentences(&mut sets, 50_000 / divide, divide);
+    add_sentences(&mut sets, 384, 50_000 / divide, divide);
+    add_sentences(&mut sets, 768, 10_000 / divide, divide);
+    sets.push(Box::new(move || Ok(clusters(10_000 / divide, 1536))));
+    add_sentences(&mut sets, 1536, 10_000 / divide, divide);
     sets
 }
 
-/// Adds the set of sentences behind two smaller ones, or says that its file is missing.
-fn add_sentences(sets: &mut Vec<LateSet>, most: usize, divide: usize) {
-    if text_vectors().exists() {
-        sets.insert(2, Box::new(move || sentences(most, divide)));
+/// Adds a set of sentences, or says that its file is missing.
+fn add_sentences(sets: &mut Vec<LateSet>, dimensions: usize, most: usize, divide: usize) {
+    let file = text_vectors(dimensions);
+    if file.exists() {
+        sets.push(Box::new(move || sentences(dimensions, most, divide)));
     } else {
-        eprintln!("no {}, so no set of sentences: bench/text_vectors.py makes it", text_vectors().display());
+        eprintln!("no {}, so no such set of sentences: bench/text_vectors.py makes it", file.display());
     }
 }
 
@@ -223,5 +241,12 @@ mod tests {
                 assert_eq!(questions.hits(number, &rows[rows.len() - 1..]), 0, "the farthest is no answer");
             }
         }
+    }
+
+    #[test]
+    fn sets_of_other_dimensions_are_beside_the_file_that_is_named() {
+        let named = Path::new("data/texts.f32");
+        assert_eq!(beside(named, 384), named);
+        assert_eq!(beside(named, 768), Path::new("data/texts_768.f32"));
     }
 }
