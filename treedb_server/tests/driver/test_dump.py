@@ -164,7 +164,7 @@ def test_who_may_not_list_search_indexes_is_told_that_they_are_left_out(tmp_path
         assert sorted(json.loads(line)["name"] for line in indexes.read_text().splitlines()) == names
         assert len(documents.read_text().splitlines()) == 3
         dumped = json_util.loads(metadata.read_text())
-        found = dumped["indexes"] + dumped.get("searchIndexes", [])
+        found = dumped["indexes"] + dumped.get("treedbSearchIndexes", [])
         assert sorted(index["name"] for index in found if index["name"] != "_id_") == names
         assert not (tmp_path / "dump/dump.unfinished").exists()
     server.stop()

@@ -110,7 +110,6 @@ def test_an_interrupted_prompt_of_the_shell_gives_up_the_statement_only(locked):
         assert not asked.echoes()
         asked.enter(b"\x03")
         asked.wait_for("interrupted")
-        asked.enter(b"db.getName()\r")
-        asked.wait_for("test")
+        asked.wait_for("> ")
         asked.enter(b"exit\r")
         assert asked.ends() == 0

@@ -165,7 +165,7 @@ def test_a_certificate_that_is_its_own_authority_is_accepted_if_it_is_trusted_it
         assert (done.returncode == 0) == is_accepted, (command, done)
         assert is_accepted or "certificate" in done.stderr, done
     # As drivers do.
-    with connect(server, certificates, tlsCAFile=str(trusted), serverSelectionTimeoutMS=1000) as client:
+    with server.client(tls=True, tlsCAFile=str(trusted), serverSelectionTimeoutMS=1000) as client:
         if is_accepted:
             client.admin.command("ping")
         else:
