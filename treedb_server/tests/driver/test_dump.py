@@ -462,7 +462,10 @@ class Impostor(threading.Thread):
             "find": {"cursor": {"id": Int64(0), "ns": "x", "firstBatch": [{"_id": 1}]}},
             "count": {"n": 1},
         }
-        return {**answers.get(next(iter(command)), {}), "ok": 1.0}
+        name = next(iter(command))
+        if name not in answers:
+            return {"ok": 0.0, "code": 59, "errmsg": f"no such command: '{name}'"}
+        return {**answers[name], "ok": 1.0}
 
     def run(self):
         connection, _ = self.listener.accept()
