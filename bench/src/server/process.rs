@@ -178,6 +178,14 @@ impl Process {
         Ok(hello.get("setName")?.is_some())
     }
 
+    /// Brings TreeDB's page file up to date, so that the next checkpoint is as far away as can be.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.connect()?.command(&rawdoc! { "fsync": 1_i32, "$db": "admin" }).map(drop)
+    }
+
     /// A connection by MongoDB's protocol.
     ///
     /// # Errors

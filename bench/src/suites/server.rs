@@ -17,7 +17,7 @@ pub(super) const ABOUT: &str = "YCSB's core workloads: 200,000 records of ten fi
     all equally often. Loads insert one record with a request. The peer is WiredTiger behind MongoDB's protocol (`secantusd-rs --sync-on-commit`), with the same \
     client, which does as little as a client can: a driver adds the same to both. In rows called `Rust driver` both are asked by MongoDB's driver for Rust, with the options \
     that it has by default, by threads that wait for its answers. `TreeDB, MongoDB's protocol` is the same server as TreeDB, with the same records, through the other \
-    protocol; the native client has prepared its statements, as one would that repeats them. Every record that is read is checked. Processor time is that of the server process, \
+    protocol; the native client has prepared its statements, as one would that repeats them, and each turn of either begins after a checkpoint, so that none has more of these than the other. Every record that is read is checked. Processor time is that of the server process, \
     per operation.\n\nAll write operations are flushed to disk before they are acknowledged, except in rows called `relaxed`: there TreeDB runs with `--durability relaxed`, and \
     WiredTiger without `--sync-on-commit`. Both servers are standalone, so that the driver does not number its writes, except in rows called `retryable`: there each is the only member of a replica \
     set, the driver's writes are such that they can be retried, and a server keeps a record of each.\n\nThe peer answers a scan by reading, and sorting, all records from the first one that is asked for on to the end of the collection, \
@@ -36,6 +36,8 @@ struct Side<'a> {
     server: &'a Process,
     protocol: Protocol,
     records: &'a AtomicU64,
+    /// Whether each of its turns begins after a checkpoint.
+    after_checkpoint: bool,
 }
 
 /// TreeDB's server and the peer's, set up alike and with the same records.
@@ -70,13 +72,16 @@ impl Servers {
 
     /// TreeDB and the peer by a protocol that both have.
     fn by(&self, protocol: Protocol) -> [Side<'_>; 2] {
-        let side = |name, server, records| Side { name, server, protocol, records };
+        let side = |name, server, records| Side { name, server, protocol, records, after_checkpoint: false };
         [side("TreeDB", &self.ours, &self.records[0]), side(PEER, &self.theirs, &self.records[1])]
     }
 
-    /// TreeDB by its protocol and by MongoDB's. It is one server: two would differ in what has been done to them before, which updates feel.
+    /// TreeDB by its protocol and by MongoDB's. It is one server: two would differ in what has been done to them before, which updates feel. A
+    /// checkpoint is made before each turn: else the one that falls due every few turns, when there is enough in the log, would be in the turns of
+    /// one side again and again, since these come at regular times too.
     fn by_both(&self) -> [Side<'_>; 2] {
-        let side = |name, protocol| Side { name, server: &self.ours, protocol, records: &self.records[0] };
+        let (server, records) = (&self.ours, &self.records[0]);
+        let side = |name, protocol| Side { name, server, protocol, records, after_checkpoint: true };
         [side("TreeDB", Protocol::Native), side(GATEWAY, Protocol::Mongo)]
     }
 }
@@ -159,7 +164,10 @@ impl Case {
 
     /// Does its work on a side.
     fn work(&self, scale: Scale, side: &Side<'_>, round: u64) -> Result<Done> {
-        let Side { server, protocol, records, .. } = *side;
+        let Side { server, protocol, records, after_checkpoint, .. } = *side;
+        if after_checkpoint {
+            server.checkpoint()?;
+        }
         let (threads, choice) = (self.connections, self.variant.choice);
         let time = Duration::from_millis(scale.of(if self.is_core() { 1_000 } else { 700 }));
         match self.task {

@@ -99,6 +99,26 @@ impl Database {
 
     /// [`Self::open`] with options.
     pub fn open_with(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::open_and(dir, options, |_| Ok(()))
+    }
+
+    /// [`Self::open_with`] of a copy ([`Self::backup_to`]) to which the changes are to be applied that were made after it. An index that was being built
+    /// when the copy was made is dropped: it was not there yet, and is created with the change that says so, if it ever was. [`Self::open_with`]
+    /// would complete it, and record that as a change of the copy's own after those that it has in common with the database it was made from. Vector indexes
+    /// are completed, as their creation is not recorded.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_copy(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::open_and(dir, options, index_build::drop_unfinished)
+    }
+
+    /// Opens a database, and does something to it before anything that was interrupted is completed.
+    fn open_and(
+        dir: impl AsRef<Path>,
+        options: Options,
+        first: impl FnOnce(&Database) -> Result<()>,
+    ) -> Result<Self> {
         let cache_bytes = options.cache_bytes;
         let store = Store::open_with(dir, options)?;
         let mut txn = store.begin_write()?;
@@ -118,6 +138,7 @@ impl Database {
                 intents: Arc::default(),
             }),
         };
+        first(&database)?;
         index_rebuild::rebuild_outdated(&database)?;
         index_build::resume_all(&database)?;
         database.start_ttl_monitor()?;

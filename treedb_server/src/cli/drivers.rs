@@ -6,9 +6,9 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_collections::Namespace;
 
 use super::Failure;
-use super::dump::{BATCH_BYTES, array, batch, create_index, list_indexes};
+use super::dump::{BATCH_BYTES, FoundIndexes, array, batch, create_index};
 use super::mongo_client::{MongoClient, Uri};
-use super::target::{Refused, Search};
+use super::target::{IndexSpecs, Refused, Search};
 
 /// A server, as drivers see it.
 pub(super) struct Drivers(MongoClient);
@@ -103,10 +103,11 @@ impl Drivers {
     }
 
     /// The specifications of all indexes.
-    pub(super) fn index_specs(&mut self, namespace: &str) -> Result<Vec<RawDocumentBuf>, Failure> {
+    pub(super) fn index_specs(&mut self, namespace: &str) -> Result<IndexSpecs, Failure> {
         let name = Namespace::parse(namespace)?;
-        let (indexes, search) = list_indexes(&mut self.0, name.database(), name.collection())?;
-        Ok(indexes.iter().chain(&search).map(RawDocumentBuf::try_from).collect::<Result<_, _>>()?)
+        let found = FoundIndexes::of_server(&mut self.0, name.database(), name.collection())?;
+        let specs = found.ordinary.iter().chain(&found.search).map(RawDocumentBuf::try_from);
+        Ok(IndexSpecs { specs: specs.collect::<Result<_, _>>()?, left_out: found.left_out })
     }
 
     /// Creates an index of any kind and waits until it is ready.

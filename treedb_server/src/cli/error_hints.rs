@@ -9,12 +9,21 @@ use super::Failure;
 use super::mongo_client::Uri;
 use crate::server::ServeError;
 
+/// How a key is named.
+const KEY: &str =
+    "--key-file FILE (for treedb serve also TREEDB_KEY_FILE, or key_file in its configuration file)";
+
 /// A database directory that does not open.
 pub(super) fn directory(dir: &Path, error: &QueryError) -> Failure {
     let message = error.message.as_str();
     let dir = dir.display();
-    let Some(Error::Io { source, .. }) = error.source.as_deref() else {
-        return Failure(message.to_owned());
+    let source = match error.source.as_deref() {
+        Some(Error::Io { source, .. }) => source,
+        Some(Error::Encrypted { .. } | Error::WrongKey { .. }) => {
+            return Failure(format!("{message}: name the file that it is in with {KEY}"));
+        }
+        Some(Error::NotEncrypted { .. }) => return Failure(format!("{message}: leave out {KEY}")),
+        _ => return Failure(message.to_owned()),
     };
     Failure(match source.kind() {
         ErrorKind::PermissionDenied
@@ -102,6 +111,14 @@ pub(super) fn exchange(at: &Uri, error: &std::io::Error, first: bool) -> Failure
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_setting_of_the_key_is_called_as_the_error_calls_it() {
+        let row = crate::settings::TABLE.iter().find(|row| row.name == "key_file").unwrap();
+        for name in [format!("--{} FILE", row.flag()), row.variable(), row.name.to_owned()] {
+            assert!(KEY.contains(&name), "{name}");
+        }
+    }
 
     #[test]
     fn the_error_of_a_directory_without_write_permission_has_a_hint() {

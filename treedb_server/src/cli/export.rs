@@ -23,6 +23,7 @@ it has not. All of it is of one moment. `--canonical` also keeps the kinds of nu
 gives back the very same documents.
 
 A file is written under a temporary name and renamed when all of it is on disk. A collection that does not exist is an error.
+With --indexes a user who may not list search indexes (action listSearchIndexes) is told that they are left out; the exit status is 1 then.
 
 Examples:
   treedb export shop.films films.jsonl --indexes films.indexes --dir ./data
@@ -69,18 +70,24 @@ impl Export {
             }
         }
         out.complete()?;
+        let mut is_complete = true;
         if let Some(file) = &self.indexes {
             let mut out = Output::open(file)?;
-            for spec in target.index_specs(&self.namespace)? {
+            let found = target.index_specs(&self.namespace)?;
+            for spec in found.specs {
                 if !out.line(&to_json(&spec))? {
                     break;
                 }
             }
             out.complete()?;
+            if let Some(why) = found.left_out {
+                progress.say(&format!("treedb: {why}"));
+                is_complete = false;
+            }
         }
         progress.finish(documents, &format!("from {}", self.namespace));
         target.close()?;
-        Ok(ExitCode::SUCCESS)
+        Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn line(&self, document: &RawDocument) -> Result<String, Failure> {

@@ -310,7 +310,8 @@ impl MongoClient {
         if missing { Ok(None) } else { self.checked(reply).map(Some) }
     }
 
-    fn checked(&self, reply: RawDocumentBuf) -> Result<RawDocumentBuf, Failure> {
+    /// A reply that is no error.
+    pub(super) fn checked(&self, reply: RawDocumentBuf) -> Result<RawDocumentBuf, Failure> {
         if reply.get_f64("ok").is_ok_and(|ok| ok == 1.0) {
             return Ok(reply);
         }

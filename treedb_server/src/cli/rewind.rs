@@ -75,7 +75,8 @@ pub(super) fn restore<T>(
     let removed = Removed(&partial);
     restore(&partial)?;
     let failed = |error| error_hints::directory(dir, &error);
-    let database = Database::open_with(&partial, key.restore_options()?).map_err(failed)?;
+    // What was unfinished when the copy was made has not happened by then.
+    let database = Database::open_copy(&partial, key.restore_options()?).map_err(failed)?;
     // Documents that have expired since are among those that were there.
     database.expire_every(NEVER);
     let brought = bring(&database, &partial)?;

@@ -65,6 +65,14 @@ pub(super) struct Search {
     pub(super) limit: u64,
 }
 
+/// The specifications of indexes.
+#[derive(Debug)]
+pub(super) struct IndexSpecs {
+    pub(super) specs: Vec<RawDocumentBuf>,
+    /// Why there may be others, if the user may not list all.
+    pub(super) left_out: Option<String>,
+}
+
 /// A document that was not inserted: its index in the request, and the reason.
 pub(super) type Refused = (usize, String);
 
@@ -198,8 +206,9 @@ impl Target {
     }
 
     /// The specifications of all indexes but the one on `_id`, as [`Self::create_index`] takes them.
-    pub(super) fn index_specs(&mut self, namespace: &str) -> Result<Vec<RawDocumentBuf>, Failure> {
-        let listed = match self {
+    pub(super) fn index_specs(&mut self, namespace: &str) -> Result<IndexSpecs, Failure> {
+        let mut left_out = None;
+        let mut specs: Vec<RawDocumentBuf> = match self {
             Target::Directory(database) => {
                 let collection = database.collection(namespace)?;
                 let mut specs = Vec::new();
@@ -221,9 +230,14 @@ impl Target {
                     _ => index.clone(),
                 })
                 .collect(),
-            Target::Drivers(server) => server.index_specs(namespace)?,
+            Target::Drivers(server) => {
+                let found = server.index_specs(namespace)?;
+                left_out = found.left_out;
+                found.specs
+            }
         };
-        Ok(listed.into_iter().filter(|spec| !spec.get_str("name").is_ok_and(|name| name == "_id_")).collect())
+        specs.retain(|spec| !spec.get_str("name").is_ok_and(|name| name == "_id_"));
+        Ok(IndexSpecs { specs, left_out })
     }
 
     /// Creates an index of any kind and waits until it is ready.

@@ -1,9 +1,23 @@
 //! Asking for a password on the terminal, which does not show it.
+//!
+//! While it is asked for, the keys that interrupt, quit and suspend a program (Ctrl-C, Ctrl-\, Ctrl-Z) do not send their signals but are read
+//! like others. So the terminal is as it was before the signal comes, which is sent here then: who presses Ctrl-C has a terminal that shows
+//! what is entered. Lines are put together here for the same reason: the terminal would keep such a key until the end of the line. A signal of
+//! another program is not waited for: one that ends the process leaves the terminal as it is.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, Read, Write};
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::process::{Signal, getpid, kill_process};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, SpecialCodes, Termios, tcgetattr, tcsetattr,
+};
+
+/// The line of a password.
+const PROMPT: &[u8] = b"password: ";
+
+/// Ctrl-H and the other key that erases, whichever the terminal is set to.
+const ERASE: [u8; 2] = [0x08, 0x7f];
 
 /// A terminal that shows nothing of what is entered, until it is dropped.
 struct Silent<'t> {
@@ -11,11 +25,21 @@ struct Silent<'t> {
     before: Termios,
 }
 
+/// How a line has ended.
+#[derive(Debug, PartialEq)]
+enum Entered {
+    Line(String),
+    /// By a key that is to send this signal.
+    Key(Signal),
+}
+
 impl<'t> Silent<'t> {
     fn new(terminal: &'t File) -> rustix::io::Result<Self> {
         let before = tcgetattr(terminal)?;
         let mut silent = before.clone();
-        silent.local_modes -= LocalModes::ECHO;
+        silent.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
+        silent.special_codes[SpecialCodeIndex::VMIN] = 1;
+        silent.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(terminal, OptionalActions::Now, &silent)?;
         Ok(Silent { terminal, before })
     }
@@ -28,24 +52,121 @@ impl Drop for Silent<'_> {
     }
 }
 
+/// The signal of a key, if it has one.
+fn signal(key: u8, keys: &SpecialCodes) -> Option<Signal> {
+    let all = [
+        (SpecialCodeIndex::VINTR, Signal::INT),
+        (SpecialCodeIndex::VQUIT, Signal::QUIT),
+        (SpecialCodeIndex::VSUSP, Signal::TSTP),
+    ];
+    // What is switched off is zero.
+    all.iter().find(|(at, _)| key != 0 && keys[*at] == key).map(|(_, signal)| *signal)
+}
+
+/// Reads a line, byte by byte: what comes after it is for others.
+fn read_line(terminal: &mut impl Read, keys: &SpecialCodes) -> io::Result<Entered> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    loop {
+        match terminal.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        let [key] = byte;
+        let is = |at: SpecialCodeIndex| key != 0 && keys[at] == key;
+        if let Some(signal) = signal(key, keys) {
+            return Ok(Entered::Key(signal));
+        }
+        match key {
+            b'\r' | b'\n' => break,
+            _ if is(SpecialCodeIndex::VEOF) => break,
+            _ if is(SpecialCodeIndex::VKILL) => line.clear(),
+            _ if is(SpecialCodeIndex::VERASE) || ERASE.contains(&key) => {
+                // A character of several bytes goes as a whole.
+                while line.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
+            }
+            _ => line.push(key),
+        }
+    }
+    let wrong = |_| io::Error::new(io::ErrorKind::InvalidData, "what was entered is not UTF-8");
+    String::from_utf8(line).map(Entered::Line).map_err(wrong)
+}
+
 /// Asks for a password.
 ///
 /// # Errors
-/// There is no terminal, or nothing was entered.
+/// There is no terminal, or nothing was entered, or Ctrl-C was pressed and does not end the process.
 pub(super) fn ask_password() -> Result<String, String> {
     let no_terminal =
         |error: &dyn std::fmt::Display| format!("there is no terminal to ask for the password: {error}");
     let mut terminal =
         File::options().read(true).write(true).open("/dev/tty").map_err(|error| no_terminal(&error))?;
-    let mut password = String::new();
-    let read = {
-        // Before it is asked for: who is fast has begun to type by then.
-        let _silent = Silent::new(&terminal).map_err(|error| no_terminal(&error))?;
-        (&terminal).write_all(b"password: ").map_err(|error| no_terminal(&error))?;
-        BufReader::new(&terminal).read_line(&mut password)
-    };
-    let _ = terminal.write_all(b"\n");
-    read.map_err(|error| no_terminal(&error))?;
-    let password = password.trim_end_matches(['\r', '\n']);
-    if password.is_empty() { Err("no password was entered".to_owned()) } else { Ok(password.to_owned()) }
+    loop {
+        let entered = {
+            // Before it is asked for: who is fast has begun to type by then.
+            let silent = Silent::new(&terminal).map_err(|error| no_terminal(&error))?;
+            (&terminal).write_all(PROMPT).map_err(|error| no_terminal(&error))?;
+            read_line(&mut &terminal, &silent.before.special_codes)
+        };
+        let _ = terminal.write_all(b"\n");
+        match entered.map_err(|error| no_terminal(&error))? {
+            Entered::Line(password) if password.is_empty() => {
+                return Err("no password was entered".to_owned());
+            }
+            Entered::Line(password) => return Ok(password),
+            Entered::Key(signal) => {
+                kill_process(getpid(), signal).map_err(|error| error.to_string())?;
+                // After it was suspended it asks again.
+                if signal != Signal::TSTP {
+                    return Err("no password was entered: interrupted".to_owned());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The keys of a terminal as it is opened.
+    fn keys() -> SpecialCodes {
+        let terminal = File::options().read(true).write(true).open("/dev/ptmx").unwrap();
+        tcgetattr(&terminal).unwrap().special_codes
+    }
+
+    #[test]
+    fn a_line_is_what_is_left_of_it_when_it_ends() {
+        let keys = keys();
+        for (entered, line) in [
+            ("secret\nmore", "secret"),
+            ("secret\r", "secret"),
+            ("secret", "secret"),
+            ("secre\u{4}t", "secre"),
+            ("\n", ""),
+            ("secrex\u{7f}t\n", "secret"),
+            ("\u{7f}\u{8}secret\n", "secret"),
+            ("wrong\u{15}secret\n", "secret"),
+            ("caf\u{e9}\u{20ac}\u{7f}\n", "caf\u{e9}"),
+            ("with blanks \u{0}\n", "with blanks \u{0}"),
+        ] {
+            let read = read_line(&mut entered.as_bytes(), &keys).unwrap();
+            assert_eq!(read, Entered::Line(line.to_owned()), "{entered:?}");
+        }
+        for (key, signal) in [("\u{3}", Signal::INT), ("\u{1c}", Signal::QUIT), ("\u{1a}", Signal::TSTP)] {
+            let entered = format!("sec{key}ret\n");
+            assert_eq!(read_line(&mut entered.as_bytes(), &keys).unwrap(), Entered::Key(signal));
+        }
+        assert!(read_line(&mut &b"\xff\n"[..], &keys).is_err());
+    }
+
+    #[test]
+    fn a_key_that_is_switched_off_is_a_character() {
+        let mut keys = keys();
+        keys[SpecialCodeIndex::VINTR] = 0;
+        let read = read_line(&mut &b"a\x03b\n"[..], &keys).unwrap();
+        assert_eq!(read, Entered::Line("a\u{3}b".to_owned()));
+    }
 }

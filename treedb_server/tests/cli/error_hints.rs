@@ -55,6 +55,38 @@ fn a_server_that_cannot_start_says_why_and_what_to_do() {
 }
 
 #[test]
+fn an_encrypted_directory_without_its_key_is_told_how_the_key_is_named() {
+    let bench = Bench::new();
+    let key = bench.file("key", &"5a".repeat(32));
+    let other = bench.file("other", &"5b".repeat(32));
+    let documents = bench.file("films.jsonl", "{\"_id\": 1}\n");
+    let import = treedb(&["import", "shop.films", &documents, "--dir", &bench.dir, "--key-file", &key]);
+    assert_eq!(import.status, Some(0), "{import:?}");
+    let names = ["--key-file FILE", "TREEDB_KEY_FILE", "key_file in its configuration file"];
+    let commands: [&[&str]; 7] = [
+        &["export", "shop.films", "--dir", &bench.dir],
+        &["check", "--dir", &bench.dir],
+        &["compact", "--dir", &bench.dir],
+        &["scan", "--dir", &bench.dir],
+        &["backup", "--dir", &bench.dir, "-"],
+        &["dump", "--dir", &bench.dir, "/nowhere/dump"],
+        &["serve", "--dir", &bench.dir, "--mongo", "127.0.0.1:0"],
+    ];
+    for command in commands {
+        for (flags, reason) in [(&[][..], "is encrypted"), (&["--key-file", &other], "with another key")] {
+            let done = treedb(&[command, flags].concat());
+            let is_told = done.err.contains(reason) && names.iter().all(|name| done.err.contains(name));
+            assert!(done.status == Some(1) && is_told, "{done:?}");
+        }
+    }
+    let plain = bench.temp.path().join("plain");
+    let plain = plain.to_str().unwrap();
+    assert_eq!(treedb(&["import", "shop.films", &documents, "--dir", plain]).status, Some(0));
+    let done = treedb(&["check", "--dir", plain, "--key-file", &key]);
+    assert!(done.status == Some(1) && done.err.contains("leave out --key-file FILE"), "{done:?}");
+}
+
+#[test]
 fn a_second_server_on_a_directory_gets_the_process_that_uses_it() {
     let bench = Bench::new();
     let server = Server::start(bench.dir.as_ref());

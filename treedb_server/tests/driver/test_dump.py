@@ -14,7 +14,9 @@ import bson.raw_bson
 from bson import Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp, json_util
 from bson.codec_options import CodecOptions
 
-from server import BIN, Server
+from pymongo.operations import SearchIndexModel
+
+from server import BIN, Locked, Server
 
 CANONICAL = json_util.CANONICAL_JSON_OPTIONS
 
@@ -133,6 +135,54 @@ def test_a_damaged_dump_is_an_error_with_its_place(server, db, tmp_path):
     assert done.returncode == 1 and "cut.bson: a document that is cut at byte 14" in done.stderr, done.stderr
     done = treedb("restore", folder, "--uri", server.uri)
     assert done.returncode == 1 and "name the directory above" in done.stderr
+
+
+def test_who_may_not_list_search_indexes_is_told_that_they_are_left_out(tmp_path):
+    server = Locked(tmp_path / "data")
+    password = tmp_path / "clerk.password"
+    password.write_text("secret\n")
+    with server.as_user() as root:
+        root.shop.films.insert_many([{"_id": n, "v": [1.0, n], "year": n} for n in range(3)])
+        root.shop.films.create_index("year", name="by year")
+        near = {"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "euclidean"}]}
+        root.shop.films.create_search_index(SearchIndexModel(near, name="near", type="vectorSearch"))
+        reads = ["find", "listIndexes", "listCollections", "collStats"]
+        resource = {"db": "shop", "collection": ""}
+        root.shop.command("createRole", "clerk", roles=[], privileges=[{"resource": resource, "actions": reads}])
+        root.shop.command("createRole", "all", roles=["clerk"], privileges=[{"resource": resource, "actions": ["listSearchIndexes"]}])
+        for name in ("clerk", "all"):
+            root.admin.command("createUser", name, pwd="secret", roles=[{"role": name, "db": "shop"}])
+    indexes, documents = tmp_path / "films.indexes", tmp_path / "films.jsonl"
+    metadata = tmp_path / "dump/shop/films.metadata.json"
+    export = ("export", "shop.films", documents, "--indexes", indexes)
+    for user, names, status in (("all", ["by year", "near"], 0), ("clerk", ["by year"], 1)):
+        who = ("--uri", server.uri, "--user", user, "--password-file", password)
+        for command in (export, ("dump", tmp_path / "dump", "--only", "shop")):
+            done = treedb(*command, *who)
+            told = "treedb: shop.films: its search indexes are left out" in done.stderr and "listSearchIndexes" in done.stderr
+            assert (done.returncode, told) == (status, status == 1), done.stderr
+        assert sorted(json.loads(line)["name"] for line in indexes.read_text().splitlines()) == names
+        assert len(documents.read_text().splitlines()) == 3
+        dumped = json_util.loads(metadata.read_text())
+        found = dumped["indexes"] + dumped.get("treedbSearchIndexes", [])
+        assert sorted(index["name"] for index in found if index["name"] != "_id_") == names
+        assert not (tmp_path / "dump/dump.unfinished").exists()
+    server.stop()
+
+
+def test_a_server_without_search_indexes_is_exported_and_other_errors_of_listing_them_are_told(tmp_path):
+    server = Server(tmp_path / "data", "--enable-test-commands")
+    with server.client() as client:
+        client.shop.films.insert_one({"_id": 1})
+        client.shop.films.create_index("year", name="by year")
+        for code, status in ((31082, 0), (40324, 0), (59, 0), (8000, 1)):
+            fails = {"failCommands": ["aggregate"], "errorCode": code}
+            client.admin.command({"configureFailPoint": "failCommand", "mode": "alwaysOn", "data": fails})
+            indexes = tmp_path / f"indexes{code}"
+            done = treedb("export", "shop.films", tmp_path / "films.jsonl", "--indexes", indexes, "--uri", server.uri)
+            assert done.returncode == status and ("failCommand" in done.stderr) == (status == 1), done.stderr
+            assert indexes.exists() == (status == 0)
+    server.stop()
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -412,7 +462,10 @@ class Impostor(threading.Thread):
             "find": {"cursor": {"id": Int64(0), "ns": "x", "firstBatch": [{"_id": 1}]}},
             "count": {"n": 1},
         }
-        return {**answers.get(next(iter(command)), {}), "ok": 1.0}
+        name = next(iter(command))
+        if name not in answers:
+            return {"ok": 0.0, "code": 59, "errmsg": f"no such command: '{name}'"}
+        return {**answers[name], "ok": 1.0}
 
     def run(self):
         connection, _ = self.listener.accept()

@@ -1,5 +1,6 @@
 """Connections through TLS: real certificates, good and bad ones."""
 import datetime
+import ipaddress
 import os
 import socket
 import ssl
@@ -11,6 +12,10 @@ from urllib.parse import quote
 import pymongo
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from pymongo.errors import ServerSelectionTimeoutError
 
 from server import BIN, Server
@@ -115,6 +120,57 @@ def test_clients_can_tell_a_wrong_certificate(tmp_path, certificates, wrong):
     uri = "mongodb://{}:{}/?tls=true&tlsCAFile=".format(*server.addresses["mongo"]) + quote(certificates.ca, safe="")
     done = subprocess.run([BIN, "backup", "--uri", uri, str(tmp_path / "copy")], capture_output=True, text=True)
     assert done.returncode == 1 and "certificate" in done.stderr, done
+    assert server.stop() == 0
+
+
+def own_authority(certificates, *, host="127.0.0.1", begins=-20, ends=10, is_authority=True):
+    """A certificate that is its own authority, as `openssl req -x509` makes them; valid between these days from now."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.timezone.utc)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "own")])
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host)) if host[0].isdigit() else x509.DNSName(host)])
+    certificate = (x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+                   .serial_number(x509.random_serial_number())
+                   .not_valid_before(now + datetime.timedelta(days=begins)).not_valid_after(now + datetime.timedelta(days=ends))
+                   .add_extension(names, critical=False)
+                   .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+                   .sign(key, hashes.SHA256()))
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    with open(certificates.certificate, "wb") as file:
+        file.write(pem)
+    with open(certificates.key, "wb") as file:
+        file.write(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    return pem
+
+
+@pytest.mark.parametrize("what, is_accepted", [
+    ("own", True), ("no authority", True), ("expired", False), ("not valid yet", False), ("other host", False), ("not trusted", False), ("same name", False),
+])
+def test_a_certificate_that_is_its_own_authority_is_accepted_if_it_is_trusted_itself(tmp_path, certificates, what, is_accepted):
+    options = {"expired": {"ends": -1}, "not valid yet": {"begins": 1}, "other host": {"host": "example.org"},
+               "no authority": {"is_authority": False}}.get(what, {})
+    pem = own_authority(certificates, **options)
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(pem)
+    if what == "not trusted":
+        certificates.authority.cert_pem.write_to_path(trusted)
+    elif what == "same name":
+        # Another key: the server has this one, and the client trusts the one before.
+        own_authority(certificates)
+    server = Server(tmp_path / "data", *certificates.flags, native=True)
+    mongo, native = (f"{host}:{port}" for host, port in (server.addresses["mongo"], server.addresses["native"]))
+    uri = f"mongodb://{mongo}/?tlsCAFile={quote(str(trusted), safe='')}"
+    for command in (["shell", uri, "--eval", "db.runCommand({ping: 1})"],
+                    ["import", "shop.films", "-", "--native", native, "--tls-ca", str(trusted)]):
+        done = subprocess.run([BIN, *command], input="", capture_output=True, text=True, timeout=30)
+        assert (done.returncode == 0) == is_accepted, (command, done)
+        assert is_accepted or "certificate" in done.stderr, done
+    # As drivers do.
+    with server.client(tls=True, tlsCAFile=str(trusted), serverSelectionTimeoutMS=1000) as client:
+        if is_accepted:
+            client.admin.command("ping")
+        else:
+            with pytest.raises(ServerSelectionTimeoutError, match="(?i)certificate"):
+                client.admin.command("ping")
     assert server.stop() == 0
 
 

@@ -275,6 +275,29 @@ pub(crate) fn resume_all(db: &Database) -> Result<()> {
     Ok(())
 }
 
+/// Drops the indexes that were being built and would be recorded as created when they are ready. Those that are not recorded, of vectors, and those
+/// that are built anew beside one of the same name, are left to be [resumed](resume_all).
+pub(crate) fn drop_unfinished(db: &Database) -> Result<()> {
+    let reads = db.inner.store.begin_read()?;
+    let mut unfinished = Vec::new();
+    for namespace in db.inner.catalog.list(&reads, "")? {
+        if let Some(meta) = db.inner.catalog.find(&reads, &namespace)? {
+            let is_new = |index: &IndexMeta| {
+                meta.indexes.iter().all(|other| other.id == index.id || other.def.name() != index.def.name())
+            };
+            let building = meta.indexes.iter().filter(|index| {
+                index.building.is_some() && index.def.as_ordered().is_some() && is_new(index)
+            });
+            unfinished.extend(building.map(|index| (namespace.clone(), index.id)));
+        }
+    }
+    drop(reads);
+    for (namespace, id) in unfinished {
+        db.edit(&namespace, false, None, |edit| edit.remove_indexes(|index| index.id == id))?;
+    }
+    Ok(())
+}
+
 /// How many ready indexes a collection has. Those of vectors are not counted, which are listed and dropped by other commands.
 fn count(meta: &Meta) -> usize {
     meta.infos.iter().filter(|info| info.def.as_vector().is_none()).count()

@@ -8,7 +8,8 @@ use crate::catalog::namespace::Namespace;
 use crate::index::Progress;
 use crate::maintenance::backfill::advance;
 use crate::maintenance::index_build::add;
-use crate::{Collection, DeleteRequest, FindRequest, IndexSpec, UpdateRequest};
+use crate::maintenance::index_rebuild::begin_on_request;
+use crate::{ChangeLogOptions, Collection, DeleteRequest, FindRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
 use treedb_storage::Reads;
 
@@ -174,6 +175,48 @@ fn a_build_fails_on_a_duplicate_inserted_before_it_reaches_the_first() {
     });
     assert_eq!(built.unwrap_err().code, ErrorCode::DuplicateKey);
     shop.db.check().unwrap();
+}
+
+#[test]
+fn a_copy_is_opened_without_the_index_that_was_being_built_and_without_a_change_of_its_own() {
+    let disk = SimDisk::new();
+    let db = open(&disk).unwrap();
+    db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+    let (things, namespace) =
+        (db.collection("shop.things").unwrap(), Namespace::parse("shop.things").unwrap());
+    let (shop, mut dice) = (Shop { db: db.clone(), things, namespace }, Rng::new(13));
+    let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, id)).collect();
+    shop.fill(&docs);
+    shop.things.create_index(IndexSpec::new(rawdoc! { "serial": 1 }).unique()).unwrap();
+    let serial = shop.db.edit(&shop.namespace, false, None, |edit| {
+        let id = edit.meta.indexes.iter().find(|index| index.def.name() == "serial_1").unwrap().id;
+        // One that is built anew, and two new ones.
+        begin_on_request(edit, id)?;
+        for spec in [IndexSpec::new(rawdoc! { "n": 1 }), near()] {
+            add(edit, &spec.definition(&edit.meta.collation)?)?;
+        }
+        Ok(())
+    });
+    serial.unwrap().unwrap();
+    let at = db.operation_time().unwrap();
+    assert!(at.is_some());
+    for name in ["/data/copy", "/data/other"] {
+        db.store().backup_to(name, |_| {}).unwrap();
+    }
+    let opened = |db: Database| {
+        let things = db.collection("shop.things").unwrap();
+        let indexes = things.indexes().unwrap().unwrap();
+        let names: Vec<_> = indexes.iter().map(|index| index.get_str("name").unwrap().to_owned()).collect();
+        let search = things.search_indexes().unwrap().unwrap();
+        db.check().unwrap();
+        (names, search.len(), db.operation_time().unwrap())
+    };
+    let copy = opened(Database::open_copy("/data/copy", options(&disk)).unwrap());
+    assert_eq!(copy, (vec!["_id_".to_owned(), "serial_1".to_owned()], 1, at));
+    // As a crash would have left it, it is completed, which is a change.
+    let (names, search, later) = opened(Database::open_with("/data/other", options(&disk)).unwrap());
+    assert_eq!((names.len(), search), (3, 1));
+    assert!(later > at);
 }
 
 #[test]

@@ -36,6 +36,8 @@
 #[cfg(feature = "async")]
 mod asynchronous;
 mod blocking;
+#[cfg(feature = "tls")]
+mod certificate;
 mod connection;
 mod error;
 mod pipeline;

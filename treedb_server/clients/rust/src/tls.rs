@@ -10,6 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
+use crate::certificate::Verifier;
 use crate::error::{Error, Result};
 
 /// Whom a client trusts, and which name the server's certificate has to be for.
@@ -20,25 +21,31 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Trusts the certificates in a file (PEM), and servers that they certify to be `name`: a host's name or an address.
+    /// Trusts the certificates in a file (PEM), and servers that they certify to be `name`: a host's name or an address. A server's certificate that
+    /// is its own authority may be one of those in the file.
     ///
     /// # Errors
     /// The file cannot be read or has no certificate; `name` cannot be a server's.
     pub fn with_roots(name: &str, file: impl AsRef<Path>) -> Result<Self> {
         let file = file.as_ref();
         let wrong = |what: String| Error::Tls(format!("{}: {what}", file.display()));
-        let mut roots = RootCertStore::empty();
+        let (mut roots, mut trusted) = (RootCertStore::empty(), Vec::new());
         for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(error.to_string()))? {
             let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
-            roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+            roots.add(certificate.clone()).map_err(|error| wrong(error.to_string()))?;
+            trusted.push(certificate);
         }
         if roots.is_empty() {
             return Err(wrong("there is no certificate in it (PEM)".to_owned()));
         }
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let provider = Arc::new(ring::default_provider());
+        let verifier = Verifier::new(trusted, roots, Arc::clone(&provider));
+        let verifier = verifier.map_err(|error| wrong(error.to_string()))?;
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::Tls(error.to_string()))?
-            .with_root_certificates(roots)
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         let name = ServerName::try_from(name.to_owned())
             .map_err(|_| Error::Tls(format!("{name:?} is no name of a server")))?;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `file` | names, BSON files and metadata files, compressed or not |
 //! | `place` | a directory or a server, from which and into which documents go |
+//! | `found_indexes` | the indexes of a server's collection that the user may list |
 //! | `write` | `treedb dump` |
 //! | `read` | restoring a dump |
 //! | `oplog` | the entries of an oplog: times, from a place, from files |
@@ -19,6 +20,7 @@
 mod archive;
 mod file;
 mod forward;
+mod found_indexes;
 mod indexes;
 mod oplog;
 mod place;
@@ -28,7 +30,8 @@ mod write;
 
 pub(super) use archive::Archive;
 pub(super) use forward::forward;
+pub(super) use found_indexes::FoundIndexes;
 pub(super) use oplog::{Until, parse_time};
-pub(super) use place::{BATCH_BYTES, PlaceArgs, array, batch, create_index, list_indexes};
+pub(super) use place::{BATCH_BYTES, PlaceArgs, array, batch, create_index};
 pub(super) use read::{DumpRestore, is_dump};
 pub(super) use write::Dump;

@@ -6,6 +6,7 @@ use bson::{Document, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdo
 use clap::Args;
 use treedb_collections::{Database, FindRequest, IndexSpec, Namespace};
 
+use super::found_indexes::FoundIndexes;
 use crate::cli::key::KeyArgs;
 use crate::cli::mongo_client::{MongoClient, Uri};
 use crate::cli::target::must_exist;
@@ -121,7 +122,7 @@ pub(super) fn read_all(
 }
 
 /// Everything that a cursor returns whose first batch is in a reply.
-fn read_rest(
+pub(super) fn read_rest(
     client: &mut MongoClient,
     database: &str,
     collection: &str,
@@ -134,36 +135,6 @@ fn read_rest(
         cursor = batch(&client.run(&more)?, "nextBatch", each)?;
     }
     Ok(())
-}
-
-/// The ordinary indexes of a server's collection, and its search indexes.
-pub(in crate::cli) fn list_indexes(
-    client: &mut MongoClient,
-    database: &str,
-    collection: &str,
-) -> Result<(Vec<Document>, Vec<Document>), Failure> {
-    let mut indexes = Vec::new();
-    let list = rawdoc! { "listIndexes": collection, "$db": database };
-    let Some(first) = client.run_on_existing(&list)? else {
-        // It was dropped since it was listed.
-        return Ok(Default::default());
-    };
-    read_rest(client, database, collection, &first, &mut |found| {
-        indexes.push(Document::try_from(found)?);
-        Ok(())
-    })?;
-    let mut search = Vec::new();
-    let list = rawdoc! {
-        "aggregate": collection, "pipeline": [{ "$listSearchIndexes": {} }], "cursor": {}, "$db": database,
-    };
-    // MongoDB itself has them only with another program beside it.
-    let _ = read_all(client, database, collection, &list, &mut |found| {
-        let definition = Document::try_from(found.get_document("latestDefinition")?)?;
-        let kind = found.get_str("type").unwrap_or("vectorSearch");
-        search.push(bson::doc! { "name": found.get_str("name")?, "type": kind, "definition": definition });
-        Ok(())
-    });
-    Ok((indexes, search))
 }
 
 /// Creates an index of any kind, of a server's collection, and waits until it is ready.
@@ -235,21 +206,21 @@ impl Place {
         Ok(listed)
     }
 
-    /// The ordinary indexes of a collection, and its search indexes.
-    pub(super) fn indexes(
-        &mut self,
-        database: &str,
-        collection: &str,
-    ) -> Result<(Vec<Document>, Vec<Document>), Failure> {
+    /// The indexes of a collection.
+    pub(super) fn indexes(&mut self, database: &str, collection: &str) -> Result<FoundIndexes, Failure> {
         match self {
             Place::Directory(open) => {
                 let collection = open.collection(&full(database, collection)?)?;
                 let search = collection.search_indexes()?.unwrap_or_default();
                 let search =
                     search.into_iter().map(|index| Document::try_from(index.spec.as_ref() as &RawDocument));
-                Ok((collection.indexes()?.unwrap_or_default(), search.collect::<Result<_, _>>()?))
+                Ok(FoundIndexes {
+                    ordinary: collection.indexes()?.unwrap_or_default(),
+                    search: search.collect::<Result<_, _>>()?,
+                    left_out: None,
+                })
             }
-            Place::Server(client) => list_indexes(client, database, collection),
+            Place::Server(client) => FoundIndexes::of_server(client, database, collection),
         }
     }
 

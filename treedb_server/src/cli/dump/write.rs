@@ -9,6 +9,7 @@ use clap::Args;
 use treedb_collections::Namespace;
 
 use super::file::{Metadata, Sink, Unfinished, escaped, remove};
+use super::found_indexes::FoundIndexes;
 use super::oplog::{self, End, shown};
 use super::place::{Listed, Place, PlaceArgs};
 use crate::cli::Failure;
@@ -28,6 +29,9 @@ Files are written under temporary names and renamed when they are on disk. Until
 `treedb restore` refuses a dump that was interrupted. Those of an earlier dump of the same collections are replaced, compressed
 or not; those of collections that are not dumped stay, dropped ones too, as mongodump leaves them, and would be restored: dump
 into an empty directory for a copy of what there is now.
+
+A user who may not list the search indexes of a collection (action listSearchIndexes) is told that they are left out; everything else is
+dumped, and the exit status is 1.
 
 Examples:
   treedb dump --dir ./data /mnt/dump
@@ -83,6 +87,7 @@ impl Dump {
         let total = wanted.iter().map(|(.., count)| count).sum();
         let mut progress = Progress::of_documents("dumped", total);
         let mut documents = 0;
+        let mut is_complete = true;
         let mut folders = BTreeSet::new();
         create_folder(&self.to)?;
         let unfinished = Unfinished::mark(&self.to)?;
@@ -91,7 +96,8 @@ impl Dump {
         for (database, listed, _) in wanted {
             let folder = self.to.join(escaped(&database));
             create_folder(&folder)?;
-            self.collection(&mut place, &folder, &database, listed, &mut documents, &mut progress)?;
+            is_complete &=
+                self.collection(&mut place, &folder, &database, listed, &mut documents, &mut progress)?;
             folders.insert(folder);
         }
         if let Some(since) = since {
@@ -102,7 +108,7 @@ impl Dump {
         unfinished.complete()?;
         progress.finish(documents, &format!("to {}", self.to.display()));
         place.close()?;
-        Ok(ExitCode::SUCCESS)
+        Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     /// Writes what was changed since the dump began.
@@ -131,6 +137,7 @@ impl Dump {
         sink.complete()
     }
 
+    /// Writes a collection or a view. False if something was left out, which was said.
     fn collection(
         &self,
         place: &mut Place,
@@ -139,7 +146,7 @@ impl Dump {
         listed: Listed,
         documents: &mut u64,
         progress: &mut Progress,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let name = escaped(&listed.name);
         let is_view = listed.is_view();
         let kind = match () {
@@ -147,8 +154,10 @@ impl Dump {
             () if listed.options.contains_key("timeseries") => "timeseries",
             () => "collection",
         };
-        let (indexes, search_indexes) =
-            if is_view { Default::default() } else { place.indexes(database, &listed.name)? };
+        let found = if is_view { FoundIndexes::default() } else { place.indexes(database, &listed.name)? };
+        if let Some(why) = &found.left_out {
+            progress.say(&format!("treedb: {why}"));
+        }
         let data = folder.join(format!("{name}.bson"));
         if !is_view {
             let mut sink = Sink::create(&data, self.gzip)?;
@@ -167,13 +176,16 @@ impl Dump {
             kind: kind.to_owned(),
             uuid: listed.uuid,
             options: listed.options,
-            indexes,
-            search_indexes,
+            indexes: found.ordinary,
+            search_indexes: found.search,
         };
         let mut sink = Sink::create(&folder.join(format!("{name}.metadata.json")), self.gzip)?;
         sink.write(metadata.to_json().as_bytes())?;
         sink.complete()?;
         // A collection may have been called that before.
-        if is_view { remove(&data) } else { Ok(()) }
+        if is_view {
+            remove(&data)?;
+        }
+        Ok(found.left_out.is_none())
     }
 }
