@@ -6,8 +6,10 @@ use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, Store, Table};
 
-use super::{Images, STEP_ELEMENTS, State, lock};
+use super::slot::State;
+use super::{Images, lock};
 use crate::catalog::meta::Meta;
+use crate::index::vector::follow::STEP_ELEMENTS;
 use crate::index::vector::record::nodes_in;
 use crate::index::vector::saved::SavedImages;
 use crate::read::view::View;
