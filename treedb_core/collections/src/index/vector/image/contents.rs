@@ -6,18 +6,12 @@
 
 use std::sync::OnceLock;
 
-use treedb_query::access::RowId;
-use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
-use treedb_query::query::interrupt;
 use treedb_vector::memory::{MemoryGraph, Records};
 
 use crate::index::vector::graph::empty_image;
 use crate::index::vector::record::{position_of, row_of};
 use crate::index::vector::row_nodes::RowNodes;
-
-/// Rows whose nodes are looked up before a query may end.
-const ROWS_AT_ONCE: usize = 4096;
 
 /// A graph in memory, with what searches need besides. A clone shares the memory of what neither changes afterwards.
 #[derive(Debug, Clone)]
@@ -55,8 +49,8 @@ impl Contents {
         self.graph.is_damaged()
     }
 
-    /// The nodes of the rows, by positions.
-    fn rows(&self) -> &[RowNodes] {
+    /// The nodes of the rows, by positions, which are listed if they are not.
+    pub(super) fn rows(&self) -> &[RowNodes] {
         self.rows.get_or_init(|| {
             let mut rows = vec![RowNodes::default(); self.positions];
             for node in 0..self.numbers.count() as u32 {
@@ -69,21 +63,6 @@ impl Contents {
         })
     }
 
-    /// Asks for what comparing with these nodes exactly needs, so that it is known whether the image is damaged there. Returns whether it is not.
-    pub(in super::super) fn check_nodes(&self, nodes: &[u32]) -> bool {
-        if !self.graph.is_mapped() {
-            return true;
-        }
-        for node in nodes {
-            let number = self.number(*node);
-            self.graph.check_vector(*node);
-            if self.several() {
-                self.nodes_of(row_of(number)).for_each(|node| self.graph.check_vector(node));
-            }
-        }
-        !self.is_damaged()
-    }
-
     /// The number that a node has in the table; 0 if there is no such node.
     #[inline]
     pub(in super::super) fn number(&self, node: u32) -> u64 {
@@ -94,25 +73,6 @@ impl Contents {
     #[inline]
     pub(in super::super) fn several(&self) -> bool {
         self.positions > 1
-    }
-
-    /// The nodes of a row.
-    pub(in super::super) fn nodes_of(&self, row: u64) -> impl Iterator<Item = u32> {
-        self.rows().iter().filter_map(move |rows| rows.get(row))
-    }
-
-    /// Adds the nodes of rows to `nodes`.
-    ///
-    /// # Errors
-    /// The query is to end: rows may be many, and so may positions.
-    pub(in super::super) fn add_nodes(&self, rows: &[RowId], nodes: &mut Vec<u32>) -> Result<()> {
-        for of_position in self.rows() {
-            for part in rows.chunks(ROWS_AT_ONCE) {
-                interrupt::check()?;
-                nodes.extend(part.iter().filter_map(|row| of_position.get(row.0)));
-            }
-        }
-        Ok(())
     }
 
     /// Sets the node of a row's vector at a position, or that there is none.
@@ -139,20 +99,37 @@ impl Contents {
         self.graph.free_nodes().len() > self.graph.len() / 4
     }
 
+    /// Whether the nodes of rows are listed.
+    pub(super) fn are_rows_listed(&self) -> bool {
+        self.rows.get().is_some()
+    }
+
     /// The nodes of the rows that are listed.
     fn listed_rows(&self) -> &[RowNodes] {
         self.rows.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Bytes that it takes in memory, without what is in its file.
+    /// Bytes that it takes in memory, without what is in its file. The nodes of rows count also before they are listed, by what they take where
+    /// rows are numbered one after another: any search may list them, for whom nobody makes room then.
     pub(in super::super) fn bytes(&self) -> u64 {
-        let rows: usize = self.listed_rows().iter().map(RowNodes::bytes).sum();
+        let rows = match self.rows.get() {
+            Some(rows) => rows.iter().map(RowNodes::bytes).sum(),
+            None => RowNodes::bytes_of(self.numbers.count()),
+        };
         (self.graph.bytes() + self.numbers.bytes() + rows) as u64
     }
 
     /// Whether it keeps a file in use.
     pub(in super::super) fn is_mapped(&self) -> bool {
         self.graph.is_mapped()
+    }
+
+    /// The same contents, where what they share with those that were `written` is in `file`, which these were written to. `None` if some would stay in
+    /// another file.
+    pub(super) fn moved(&self, written: &Contents, file: &Contents) -> Option<Contents> {
+        let graph = self.graph.moved(&written.graph, &file.graph)?;
+        let numbers = self.numbers.moved(&written.numbers, &file.numbers)?;
+        Some(Contents { graph, numbers, rows: self.rows.clone(), positions: self.positions })
     }
 
     /// Bytes of what is in its file.

@@ -7,9 +7,12 @@
 //! clone of it, which shares what has not changed. Searches of older snapshots, of transactions in progress and of indexes whose
 //! image is not complete or does not fit in memory read the table.
 //!
-//! Images share a limit. One that does not fit beside the others gets the room of those that no search has used for a while
-//! ([`Images::make_room`]), the longest unused first; what is in use stays, so that two indexes that take turns do not drive each other out.
-//! What an image has in its file does not count: the system takes that memory back by itself.
+//! What always holds:
+//!
+//! * The contents of an image are those of its version of the table, from when it is given to the first search on. They are changed only
+//!   when no search has the image.
+//! * What an image has in a file is in the file that was written last: saving one lets it go on there ([`saving`]).
+//! * Images and builds share a limit, which what is in files does not count towards ([`room`]).
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -26,21 +29,25 @@ mod saving;
 mod slot;
 
 pub(super) use contents::Contents;
-pub use room::VectorMemory;
 pub(super) use room::Reserved;
+pub use room::VectorMemory;
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use treedb_query::access::RowId;
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
+use treedb_query::query::interrupt;
 use treedb_storage::disk::memory_limit;
 use treedb_storage::{Reads, Store, Table, TableVersion};
 
-use self::slot::{Known, Slot, Slots, State, let_go};
+use self::slot::{Known, Signs, Slot, Slots, State, let_go};
 use super::centre::Judged;
+use super::record::row_of;
+use super::row_nodes::RowNodes;
 use super::saved::SavedImages;
 use super::workspace::Workspace;
 use crate::read::view::View;
@@ -49,27 +56,65 @@ use crate::read::view::View;
 /// process.
 const LEAST_LIMIT: u64 = 1 << 30;
 const SHARE_OF_MEMORY: u64 = 4;
+/// Rows whose nodes are looked up before a query may end.
+const ROWS_AT_ONCE: usize = 4096;
 
 /// The contents of one state of an index.
 #[derive(Debug)]
 pub(super) struct Image {
     version: TableVersion,
     contents: Contents,
-    /// See [`Slot::used`].
-    used: Arc<AtomicBool>,
+    /// Those of the index's slot.
+    signs: Arc<Signs>,
 }
 
 impl Image {
     pub(super) fn is_of(&self, version: TableVersion) -> bool {
         self.version == version
     }
-}
 
-/// Notes that a search uses an image. All threads share the flag, so it is written only if it is not set.
-#[inline]
-fn note_use(used: &AtomicBool) {
-    if !used.load(Ordering::Relaxed) {
-        used.store(true, Ordering::Relaxed);
+    /// The nodes of the rows, by positions.
+    fn rows(&self) -> &[RowNodes] {
+        let listed_before = self.contents.are_rows_listed();
+        let rows = self.contents.rows();
+        if !listed_before {
+            self.signs.note_listed();
+        }
+        rows
+    }
+
+    /// Asks for what comparing with these nodes exactly needs, so that it is known whether the image is damaged there. Returns whether it is not.
+    pub(super) fn check_nodes(&self, nodes: &[u32]) -> bool {
+        if !self.graph.is_mapped() {
+            return true;
+        }
+        for node in nodes {
+            let number = self.number(*node);
+            self.graph.check_vector(*node);
+            if self.several() {
+                self.nodes_of(row_of(number)).for_each(|node| self.graph.check_vector(node));
+            }
+        }
+        !self.is_damaged()
+    }
+
+    /// The nodes of a row.
+    pub(super) fn nodes_of(&self, row: u64) -> impl Iterator<Item = u32> {
+        self.rows().iter().filter_map(move |rows| rows.get(row))
+    }
+
+    /// Adds the nodes of rows to `nodes`.
+    ///
+    /// # Errors
+    /// The query is to end: rows may be many, and so may positions.
+    pub(super) fn add_nodes(&self, rows: &[RowId], nodes: &mut Vec<u32>) -> Result<()> {
+        for of_position in self.rows() {
+            for part in rows.chunks(ROWS_AT_ONCE) {
+                interrupt::check()?;
+                nodes.extend(part.iter().filter_map(|row| of_position.get(row.0)));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -208,7 +253,7 @@ impl Images {
         }
         let new = || Known { slot: Arc::new(Slot::new()), used: Instant::now() };
         let slot = slots.by_table.entry(table.id()).or_insert_with(new).slot.clone();
-        note_use(&slot.used);
+        slot.signs.note_use();
         Some(slot)
     }
 
@@ -223,7 +268,7 @@ impl Images {
         let Some(version) = view.reads.version(table)? else { return Ok(None) };
         let source = (self.id, table.id());
         if let Some(image) = workspace.image_of(source, version).filter(|image| !image.is_damaged()) {
-            note_use(&image.used);
+            image.signs.note_use();
             return Ok(Some(image));
         }
         let image = self.follow(def, view, table, version)?;

@@ -121,7 +121,7 @@ impl Images {
         let (mut slots, mut idle) = (lock(&self.slots), Vec::new());
         let now = Instant::now();
         for (other, known) in &mut slots.by_table {
-            if known.slot.used.swap(false, Ordering::Relaxed) {
+            if known.slot.signs.take_used() {
                 known.used = now;
             } else if Some(*other) != table && now.duration_since(known.used) >= IDLE {
                 idle.push((known.used, *other, known.slot.bytes()));
@@ -149,7 +149,6 @@ impl Images {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::note_use;
     use super::super::slot::{Known, Slot};
     use super::*;
 
@@ -175,7 +174,7 @@ mod tests {
         images.set_limit(1000);
         let slot = Slot::new();
         slot.bytes.store(900, Ordering::Relaxed);
-        note_use(&slot.used);
+        slot.signs.note_use();
         lock(&images.slots).by_table.insert(7, Known { slot: Arc::new(slot), used: Instant::now() });
         let mut build = images.reserve();
         assert!(build.grow_to(100) && !build.grow_to(500));

@@ -37,11 +37,39 @@ pub(super) struct Known {
     pub(super) used: Instant,
 }
 
+/// What searches tell of the image that they use, without a lock.
+#[derive(Debug, Default)]
+pub(super) struct Signs {
+    /// Some search has used it since [`Images::make_room`](super::Images::make_room) asked.
+    used: AtomicBool,
+    /// Some search has listed the nodes of rows, which take memory, since [`Slot::note_bytes`].
+    listed: AtomicBool,
+}
+
+impl Signs {
+    /// Notes that a search uses the image. All threads share the flag, so it is written only if it is not set.
+    #[inline]
+    pub(super) fn note_use(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a search has used it since the last call.
+    pub(super) fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Notes that nodes of rows were listed, once they are.
+    pub(super) fn note_listed(&self) {
+        self.listed.store(true, Ordering::Release);
+    }
+}
+
 /// The image of one index.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// Set by each search; [`Images::make_room`](super::Images::make_room) clears it.
-    pub(super) used: Arc<AtomicBool>,
+    pub(super) signs: Arc<Signs>,
     /// What [`State`] takes, what it has in a file, and whether it keeps one in use, for those who must not wait for it.
     pub(super) bytes: AtomicU64,
     pub(super) mapped: AtomicU64,
@@ -55,15 +83,23 @@ impl Slot {
     pub(super) fn new() -> Slot {
         let (bytes, mapped, building) = (AtomicU64::default(), AtomicU64::default(), AtomicBool::new(true));
         let uses_file = AtomicBool::default();
-        Slot { used: Arc::default(), bytes, mapped, uses_file, building, state: Mutex::default() }
+        Slot { signs: Arc::default(), bytes, mapped, uses_file, building, state: Mutex::default() }
     }
 
+    /// Bytes that [`State`] takes.
     pub(super) fn bytes(&self) -> u64 {
+        if self.signs.listed.load(Ordering::Acquire)
+            && let Ok(state) = self.state.try_lock()
+        {
+            self.note_bytes(&state);
+        }
         self.bytes.load(Ordering::Relaxed)
     }
 
     /// Notes what [`State`] takes.
     pub(super) fn note_bytes(&self, state: &State) {
+        // First: what is listed from here on is noted the next time.
+        self.signs.listed.swap(false, Ordering::AcqRel);
         self.bytes.store(state.bytes(), Ordering::Relaxed);
         self.mapped.store(state.mapped_bytes(), Ordering::Relaxed);
         self.uses_file.store(state.uses_file(), Ordering::Relaxed);
@@ -140,6 +176,44 @@ impl State {
     /// Whether anything of it is from a file that turned out to be damaged.
     pub(super) fn is_damaged(&self) -> bool {
         self.recent.iter().map(|image| &image.contents).chain(&self.unfinished).any(Contents::is_damaged)
+    }
+
+    /// Goes on in `file`, which what was `written` of one of its versions was written to: what they share has no memory of its own, nor another file,
+    /// any more, what was changed since stays as it is, and each version is the one that it was. Returns what it has had instead, which is to be
+    /// given back without the lock. `None`, and nothing is changed, if the newest has nothing of what was written, or something in a file that is neither.
+    pub(super) fn go_on_in(
+        &mut self,
+        written: &Contents,
+        file: &Contents,
+    ) -> Option<(Vec<Arc<Image>>, Option<Contents>)> {
+        let moved = |contents: &Contents| contents.moved(written, file);
+        let unfinished = match &self.unfinished {
+            Some(unfinished) => Some(moved(unfinished)?),
+            None => None,
+        };
+        let mut recent = Vec::with_capacity(self.recent.len());
+        for (at, image) in self.recent.iter().enumerate() {
+            let is_newest = self.unfinished.is_none() && at + 1 == self.recent.len();
+            match moved(&image.contents) {
+                Some(contents) => {
+                    let signs = Arc::clone(&image.signs);
+                    recent.push(Arc::new(Image { version: image.version, contents, signs }));
+                }
+                None if is_newest => return None,
+                // It has something in the file before that has changed since: searches of that state read the table.
+                None => {}
+            }
+        }
+        // That of an index that was built anew meanwhile has none.
+        let mut all = recent.iter().map(|image| &image.contents).chain(&unfinished);
+        if !all.any(|contents| contents.mapped_bytes() > 0) {
+            return None;
+        }
+        self.is_from_file = true;
+        Some((
+            std::mem::replace(&mut self.recent, recent),
+            std::mem::replace(&mut self.unfinished, unfinished),
+        ))
     }
 
     /// Bytes that the image takes with so many nodes, about: `new` says what one has.
