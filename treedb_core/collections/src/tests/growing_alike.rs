@@ -325,6 +325,35 @@ fn a_transaction_that_chooses_a_centre_does_so_for_all_that_it_inserts_and_one_t
 }
 
 #[test]
+fn what_was_judged_in_a_batch_that_is_given_up_is_judged_again() {
+    let (mut vectors, mut unlike) = (alike(20.0), alike(0.0));
+    let db = empty(&SimDisk::new(), "cosine", "scalar");
+    insert(&db, &mut vectors, 0..20);
+    for many in [false, true] {
+        let mut batch = db.write_batch().unwrap();
+        let documents: Vec<_> = (1000..1040).map(|id| document(&mut unlike, id)).collect();
+        if many {
+            batch.insert_many("shop.things", &documents, true).unwrap();
+        } else {
+            for document in &documents {
+                batch.insert_many("shop.things", std::slice::from_ref(document), true).unwrap();
+            }
+        }
+        drop(batch);
+    }
+    // One that would have made the index choose a centre, which it has not then.
+    let mut batch = db.write_batch().unwrap();
+    let documents: Vec<_> = (1000..1040).map(|id| document(&mut vectors, id)).collect();
+    batch.insert_many("shop.things", &documents, true).unwrap();
+    drop(batch);
+    insert(&db, &mut vectors, 20..JUDGED - 1);
+    assert!(!has_centre(&db));
+    insert(&db, &mut vectors, JUDGED - 1..JUDGED);
+    assert!(has_centre(&db));
+    db.check().unwrap();
+}
+
+#[test]
 fn searches_beside_a_writer_that_makes_an_index_choose_find_as_many_as_there_are() {
     let mut vectors = alike(20.0);
     let db = empty(&SimDisk::new(), "euclidean", "scalar");

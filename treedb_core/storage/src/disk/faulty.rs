@@ -104,6 +104,9 @@ impl DiskFile for FaultyFile {
     fn map(&self, len: u64) -> Result<Box<dyn Map>> {
         self.file.map(len)
     }
+    fn map_to_read(&self, len: u64) -> Result<Box<dyn Map>> {
+        self.file.map_to_read(len)
+    }
     fn path(&self) -> &Path {
         &self.path
     }

@@ -65,18 +65,19 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `len` bytes of `file`, shared, readable and writable. Zero maps one byte's page.
     pub(super) fn of_file(file: impl AsFd, len: usize) -> io::Result<Mapping> {
+        Self::shared(file, len, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// The same to be read only: the system ends a process that stores into it.
+    pub(super) fn of_file_to_read(file: impl AsFd, len: usize) -> io::Result<Mapping> {
+        Self::shared(file, len, ProtFlags::READ)
+    }
+
+    fn shared(file: impl AsFd, len: usize, protection: ProtFlags) -> io::Result<Mapping> {
         let len = len.max(1);
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: a null hint lets the system choose an unused range, so no memory of ours is replaced.
-        let base = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::NORESERVE,
-                file,
-                0,
-            )
-        }?;
+        let base = unsafe { mmap(std::ptr::null_mut(), len, protection, flags, file, 0) }?;
         Self::owning(base, len)
     }
 

@@ -93,6 +93,10 @@ pub trait DiskFile: Send + Sync + 'static {
     /// more than the file has: that reserves addresses, so that the mapping never moves while the file grows;
     /// bytes past the file's end must not be touched (which raises SIGBUS) until the file has grown.
     fn map(&self, len: u64) -> Result<Box<dyn Map>>;
+    /// Maps the first `len` bytes, which the file has, to be read only: a store ends the process on a disk of the system.
+    fn map_to_read(&self, len: u64) -> Result<Box<dyn Map>> {
+        self.map(len)
+    }
     /// The path it was opened with, for messages.
     fn path(&self) -> &Path;
 }

@@ -151,6 +151,11 @@ impl RealFile {
         failed(op, &self.path)
     }
 
+    /// How many addresses a mapping of so many bytes takes.
+    fn addresses(&self, len: u64) -> Result<usize> {
+        usize::try_from(len).map_err(|_| self.failed("mmap")(io::ErrorKind::OutOfMemory.into()))
+    }
+
     /// Reserves blocks by writing zeroes, for file systems without `fallocate`.
     fn write_zeroes(&self, from: u64, to: u64) -> io::Result<()> {
         let zeroes = [0u8; 64 * 1024];
@@ -204,8 +209,12 @@ impl DiskFile for RealFile {
     }
 
     fn map(&self, len: u64) -> Result<Box<dyn Map>> {
-        let len = usize::try_from(len).map_err(|_| self.failed("mmap")(io::ErrorKind::OutOfMemory.into()))?;
-        Ok(Box::new(Mapping::of_file(&self.file, len).map_err(self.failed("mmap"))?))
+        Ok(Box::new(Mapping::of_file(&self.file, self.addresses(len)?).map_err(self.failed("mmap"))?))
+    }
+
+    fn map_to_read(&self, len: u64) -> Result<Box<dyn Map>> {
+        let mapping = Mapping::of_file_to_read(&self.file, self.addresses(len)?);
+        Ok(Box::new(mapping.map_err(self.failed("mmap"))?))
     }
 
     fn path(&self) -> &Path {

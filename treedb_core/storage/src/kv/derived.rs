@@ -257,7 +257,7 @@ impl DerivedFiles {
         let (Ok(len), Ok(content)) = (usize::try_from(len), usize::try_from(content)) else {
             return Ok(None);
         };
-        let map = file.map(len as u64)?;
+        let map = file.map_to_read(len as u64)?;
         Ok(DerivedMap::new(Opened { file, identity: *identity, file_len: len, content, checksums }, map))
     }
 }

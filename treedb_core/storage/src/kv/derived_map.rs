@@ -1,7 +1,8 @@
 //! The content of a file of derived data, mapped.
 //!
 //! This is the `unsafe` of derived data. A file is complete before it has its name, and what has a name is never written again, only renamed
-//! over or removed (see [`super::derived`]), which leaves a mapping valid, with the bytes that it had. So nothing of a mapping changes.
+//! over or removed (see [`super::derived`]), which leaves a mapping valid, with the bytes that it had. It is mapped to be read only, so that a store that is a
+//! mistake ends the process and changes no file. So nothing of a mapping changes.
 //!
 //! What is not TreeDB may do otherwise. Like the page file ([`crate::page`]), the files of a store are for the process that has the lock of its
 //! directory: a file is as long as its header says when it is opened, the mapping is no longer than that, and a program that shortens it or writes into

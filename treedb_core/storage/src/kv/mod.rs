@@ -115,6 +115,7 @@ mod store;
 mod table_version;
 mod two_ended;
 mod typed;
+mod undone;
 mod write;
 mod write_cursor;
 mod writer_lock;

@@ -27,10 +27,12 @@ pub(crate) struct SavepointState {
     frame: usize,
     appended: usize,
     died: usize,
+    /// Calls that are made if what was changed before it is undone.
+    if_undone: usize,
 }
 
 impl Writer {
-    fn mark(&mut self) -> Savepoint {
+    fn mark(&mut self, if_undone: usize) -> Savepoint {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let mark = SavepointState {
@@ -39,6 +41,7 @@ impl Writer {
             frame: self.frame.len(),
             appended: self.appended.len(),
             died: self.died.len(),
+            if_undone,
         };
         self.savepoints.push(mark);
         self.alloc.savepoint();
@@ -77,9 +80,10 @@ impl WriteTxn {
     /// `DiskFull`, after which the transaction can only be dropped, or rolled back to an earlier savepoint.
     pub fn savepoint(&mut self) -> Result<Savepoint> {
         let inner = std::sync::Arc::clone(&self.inner);
+        let if_undone = self.if_undone.count();
         let writer = self.working()?;
         match (Edit { pager: &inner.pager, values: &inner.values, writer }).finish() {
-            Ok(_) => Ok(writer.mark()),
+            Ok(_) => Ok(writer.mark(if_undone)),
             Err(error) => {
                 self.broken = true;
                 Err(error)
@@ -98,6 +102,8 @@ impl WriteTxn {
         let inner = std::sync::Arc::clone(&self.inner);
         let Some(writer) = self.writer.as_deref_mut() else { return Err(Self::ended()) };
         let index = writer.index_of(savepoint)?;
+        let kept = writer.savepoints.get(index).map_or(0, |mark| mark.if_undone);
+        self.if_undone.undo(kept);
         let gone_back = writer.roll_back_to(index, &inner.values);
         self.broken = gone_back.is_err();
         gone_back.inspect_err(|error| inner.poison(error))

@@ -11,6 +11,7 @@ use super::edit::{Edit, Outcome, Writer, check_limits, check_row};
 use super::options::Durability;
 use super::reads::{Bounds, ReadContext, Reads, TableState};
 use super::store::Inner;
+use super::undone::IfUndone;
 use crate::btree::TreeRoot;
 use crate::wal;
 use crate::{Error, Result};
@@ -29,6 +30,7 @@ pub struct WriteTxn {
     pub(super) broken: bool,
     /// Copies of what was read, if the page file is not mapped. Cleared by the next change, which ends all borrows.
     arena: Option<Box<Arena>>,
+    pub(super) if_undone: IfUndone,
 }
 
 /// The parts of a transaction that a change needs.
@@ -77,7 +79,13 @@ impl WriteTxn {
         writer.frame.clear();
         writer.frame.push(FORMAT);
         let arena = (!inner.pager.is_mapped()).then(Box::default);
-        Ok(WriteTxn { inner, writer: Some(writer), broken: false, arena })
+        Ok(WriteTxn { inner, writer: Some(writer), broken: false, arena, if_undone: IfUndone::default() })
+    }
+
+    /// Calls `call` if the transaction ends without a commit, or is rolled back to a [`Savepoint`](super::Savepoint) made before: for what somebody
+    /// keeps in memory about its changes. That is before another transaction begins, the last call first; `call` must not wait for one.
+    pub fn if_undone(&mut self, call: impl FnOnce() + Send + Sync + 'static) {
+        self.if_undone.add(call);
     }
 
     pub(super) fn ended() -> Error {
@@ -412,6 +420,7 @@ impl WriteTxn {
         };
         inner.changed_rows.commit(inner.pager.current(), writer.alloc.txn, &writer.frame);
         let txn = inner.pager.publish(&mut writer.alloc, &root);
+        self.if_undone.committed();
         if lsn.is_none() {
             writer.pending.add(&writer.frame, txn, durable);
         }
@@ -475,6 +484,7 @@ impl Drop for WriteTxn {
         if let Err(error) = writer.rolled_back(&self.inner.values) {
             self.inner.poison(&error);
         }
+        self.if_undone.undo(0);
         self.inner.writer_lock.release(writer);
     }
 }

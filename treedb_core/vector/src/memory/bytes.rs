@@ -253,7 +253,7 @@ impl MemoryGraph {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::ops::Range;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -267,12 +267,14 @@ mod tests {
 
     const DIMENSIONS: usize = 24;
     const LIMITS: Limits = Limits { links: 6, links_below: 12, ef: 40 };
+    /// How many forms of graphs there are.
+    pub(in crate::memory) const FORMS: usize = 7;
 
-    fn vector(rng: &mut Rng) -> Vec<f32> {
+    pub(in crate::memory) fn vector(rng: &mut Rng) -> Vec<f32> {
         (0..DIMENSIONS).map(|_| rng.below(2001) as f32 / 1000.0 - 0.9995).collect()
     }
 
-    fn empty(form: usize) -> MemoryGraph {
+    pub(in crate::memory) fn empty(form: usize) -> MemoryGraph {
         let new = |metric| MemoryGraph::new(metric, DIMENSIONS, LIMITS);
         match form {
             0 => new(Metric::Cosine).without_scores().packed(),
@@ -295,7 +297,7 @@ mod tests {
     }
 
     /// A graph of some nodes, some of which were removed.
-    fn sample(form: usize, rng: &mut Rng) -> MemoryGraph {
+    pub(in crate::memory) fn sample(form: usize, rng: &mut Rng) -> MemoryGraph {
         let mut graph = match form {
             0 | 5 => MemoryGraph::new(Metric::Cosine, DIMENSIONS, LIMITS),
             _ => empty(form),
@@ -329,7 +331,7 @@ mod tests {
         }
     }
 
-    fn mapped(bytes: &[u8], damaged: &[usize]) -> (Arc<MappedFile>, Arc<AtomicUsize>) {
+    pub(in crate::memory) fn mapped(bytes: &[u8], damaged: &[usize]) -> (Arc<MappedFile>, Arc<AtomicUsize>) {
         let mut all: Vec<u8> = Vec::with_capacity(bytes.len() + PAGE);
         let from = all.as_ptr().align_offset(PAGE);
         all.resize(from, 0);
@@ -340,24 +342,30 @@ mod tests {
     }
 
     /// The graph that bytes are.
-    fn read(empty: MemoryGraph, bytes: &[u8]) -> io::Result<MemoryGraph> {
+    pub(in crate::memory) fn read(empty: MemoryGraph, bytes: &[u8]) -> io::Result<MemoryGraph> {
         let MappedGraph { graph, end, .. } = MemoryGraph::map(empty, &mapped(bytes, &[]).0)?;
         if end == bytes.len() { Ok(graph) } else { Err(invalid()) }
     }
 
-    fn written(graph: &MemoryGraph) -> Vec<u8> {
+    pub(in crate::memory) fn written(graph: &MemoryGraph) -> Vec<u8> {
         let mut bytes = Vec::new();
         graph.write_to(&mut bytes).unwrap();
         bytes
     }
 
-    fn find(graph: &MemoryGraph, query: &[f32]) -> Vec<u32> {
+    pub(in crate::memory) fn find(graph: &MemoryGraph, query: &[f32]) -> Vec<u32> {
         let mut searcher = Searcher::default();
         graph.search_candidates(query, 30, Part::Whole, &mut searcher).unwrap().collect()
     }
 
     /// Changes a graph as one that is a copy of another is changed.
-    fn change(graph: &mut MemoryGraph, rng: &mut Rng) {
+    pub(in crate::memory) fn change(graph: &mut MemoryGraph, rng: &mut Rng) {
+        add_nodes(graph, rng);
+        (0..40).filter(|node| node % 3 > 0).for_each(|node| graph.forget(node));
+    }
+
+    /// Adds nodes, which others get links to.
+    pub(in crate::memory) fn add_nodes(graph: &mut MemoryGraph, rng: &mut Rng) {
         for _ in 0..20 {
             let (node, level) = (graph.add_node(), rng.below(3) as u8);
             graph.set_vector(node, &vector(rng)).unwrap();
@@ -368,12 +376,11 @@ mod tests {
             let other = 200 + rng.below(500) as u32;
             graph.set_links(other, 0, &links).unwrap();
         }
-        (0..40).filter(|node| node % 3 > 0).for_each(|node| graph.forget(node));
     }
 
     #[test]
     fn a_graph_in_a_file_finds_what_the_written_one_finds_and_grows_alike() {
-        for form in 0..7 {
+        for form in 0..FORMS {
             let mut rng = Rng::new(form as u64 + 1);
             let mut graph = sample(form, &mut rng);
             let bytes = written(&graph);
@@ -449,7 +456,7 @@ mod tests {
 
     #[test]
     fn a_search_that_meets_a_damaged_segment_knows_and_one_that_does_not_finds_what_it_found() {
-        for form in 0..7 {
+        for form in 0..FORMS {
             let mut rng = Rng::new(form as u64 + 30);
             let graph = sample(form, &mut rng);
             let bytes = written(&graph);

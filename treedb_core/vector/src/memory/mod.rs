@@ -20,6 +20,7 @@
 //! | `build` | adding many vectors, by several threads |
 //! | `threads` | work that is divided among threads |
 //! | `bytes` | a graph as bytes of a file |
+//! | `moved` | going on in a file that a version was written to |
 
 mod above;
 mod among;
@@ -27,6 +28,7 @@ mod build;
 mod bytes;
 mod codes;
 mod mapped;
+mod moved;
 mod nodes;
 mod records;
 mod search;

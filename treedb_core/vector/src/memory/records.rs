@@ -25,7 +25,7 @@ pub(super) const PAGE: usize = 4096;
 #[derive(Debug, Clone)]
 pub struct Records<T> {
     /// All but the last have [`BRANCH`] segments.
-    branches: Vec<Arc<[Segment<T>]>>,
+    pub(super) branches: Vec<Arc<[Segment<T>]>>,
     /// Elements of a record.
     len: usize,
     /// Of how many records a segment is, as a power of two.
@@ -53,6 +53,16 @@ impl<T: Number> Records<T> {
     /// Elements of a record.
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// What records have in common that may be in each other's place.
+    pub(super) fn shape(&self) -> (usize, u32, bool) {
+        (self.len, self.shift, self.in_lines)
+    }
+
+    /// As many records like these, in these segments, of which so many are in a file.
+    pub(super) fn with_segments(&self, branches: Vec<Arc<[Segment<T>]>>, mapped: usize) -> Records<T> {
+        Records { branches, mapped, ..*self }
     }
 
     /// How many there are.

@@ -178,6 +178,11 @@ impl<T: Number> Segment<T> {
         matches!((&self.memory, &other.memory), (Memory::Own(own), Memory::Own(other)) if Arc::ptr_eq(own, other))
     }
 
+    /// Whether it is where another one is. As long as both are, neither changes, so that they have the same elements.
+    pub(super) fn is_where(&self, other: &Segment<T>) -> bool {
+        self.start == other.start
+    }
+
     /// Whether only this segment has its memory.
     #[cfg(test)]
     pub(super) fn is_alone(&self) -> bool {

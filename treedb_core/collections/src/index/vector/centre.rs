@@ -48,13 +48,13 @@ const MOST: u64 = 4096;
 /// An index that has shrunk to such a part of what was judged is judged as if it had not been: others may have come.
 const SHRUNK: u64 = 4;
 
-/// How many vectors those indexes had that were judged and got no centre, by the numbers of their tables. What is not known, after a start for
-/// example, is judged again.
+/// How many vectors those indexes had that were judged, or found to have a centre, by the numbers of their tables. What is not known, after a start
+/// for example, is judged again. What a transaction notes does not count if its changes do not.
 #[derive(Debug, Default)]
 pub(super) struct Judged(Mutex<HashMap<u32, u64>>);
 
 impl Judged {
-    /// Whether an index without a centre that has so many vectors is to be judged when it gets more.
+    /// Whether an index that has so many vectors is to be judged when it gets more, unless it has a centre, which this does not know.
     fn is_due(&self, table: &Table, before: u64, after: u64) -> bool {
         let mut judged = lock(&self.0);
         let mut at = judged.get(&table.id()).copied().unwrap_or(0);
@@ -65,8 +65,18 @@ impl Judged {
         before == 0 || STEPS.iter().find(|step| **step > at).is_some_and(|step| after >= *step)
     }
 
-    fn note(&self, table: &Table, vectors: u64) {
-        lock(&self.0).insert(table.id(), vectors);
+    /// Returns what was noted before.
+    fn note(&self, table: u32, vectors: u64) -> Option<u64> {
+        lock(&self.0).insert(table, vectors)
+    }
+
+    fn restore(&self, table: u32, before: Option<u64>) {
+        match before {
+            Some(vectors) => {
+                self.note(table, vectors);
+            }
+            None => self.forget(table),
+        }
     }
 
     /// Forgets an index that was dropped.
@@ -133,7 +143,13 @@ pub(super) fn grow(
     }
     let (before, judged) = (nodes_in(txn.len(table)?), meta.images.judged());
     let after = before.saturating_add(new.len() as u64);
-    if before > MOST || !judged.is_due(table, before, after) || centre_in(def, txn, table)?.is_some() {
+    if before > MOST || !judged.is_due(table, before, after) {
+        return Ok(none);
+    }
+    let (images, id) = (Arc::clone(&meta.images), table.id());
+    let noted_before = judged.note(id, after);
+    txn.if_undone(move || images.judged().restore(id, noted_before));
+    if centre_in(def, txn, table)?.is_some() {
         return Ok(none);
     }
     let nodes = nodes(txn, table)?;
@@ -152,9 +168,6 @@ pub(super) fn grow(
         Some(centre) => code_again(def, txn, meta, table, centre, nodes)?,
         None => None,
     };
-    if flags.is_none() {
-        judged.note(table, after);
-    }
     Ok(flags.unwrap_or(none))
 }
 
@@ -230,7 +243,11 @@ fn code_again(
 
 #[cfg(test)]
 mod tests {
+    use treedb_testing::Alike;
+
+    use super::super::record::CENTRE;
     use super::*;
+    use crate::IndexSpec;
 
     #[test]
     fn an_index_is_judged_at_each_step_once_and_again_after_it_has_shrunk() {
@@ -241,7 +258,7 @@ mod tests {
         let grow = |before: u64, after: u64| {
             let is_due = judged.is_due(&table, before, after);
             if is_due {
-                judged.note(&table, after);
+                judged.note(table.id(), after);
             }
             is_due
         };
@@ -252,5 +269,33 @@ mod tests {
         assert!(!grow(255, 256) && !grow(200, 1000) && !grow(4094, 4095) && grow(4095, 4096));
         assert!(!grow(4096, 4097) && !grow(1024, 4096) && grow(1023, 1024));
         assert!(grow(0, 5000) && !grow(5000, 100_000) && grow(0, 10) && grow(10, 300) && !grow(300, 4000));
+    }
+
+    #[test]
+    fn an_index_with_a_centre_is_asked_for_it_when_it_gets_one_and_at_the_next_steps_only() {
+        let mut vectors = Alike::new(1, 16, 100.0);
+        let db = crate::tests::open(&treedb_storage::disk::SimDisk::new()).unwrap();
+        let things = db.collection("shop.things").unwrap();
+        let definition = bson::rawdoc! {
+            "path": "v", "numDimensions": 16, "similarity": "euclidean", "quantization": "scalar",
+        };
+        things.create_index(IndexSpec::vector(definition).name("near")).unwrap();
+        let mut insert = |id: i32| {
+            let vector: Vec<f64> = vectors.vector().into_iter().map(f64::from).collect();
+            let document = bson::doc! { "_id": id, "v": vector };
+            things.insert_one(bson::RawDocumentBuf::try_from(&document).unwrap()).unwrap();
+        };
+        let table = || db.store().begin_read().unwrap().table("index/1/1").unwrap().unwrap();
+        let judged = db.inner.catalog.images().judged();
+        let mut due = Vec::new();
+        for id in 0..300 {
+            if id > 0 && judged.is_due(&table(), id as u64, id as u64 + 1) {
+                due.push(id);
+            }
+            insert(id);
+        }
+        assert_eq!(due, [31, 255]);
+        let reads = db.store().begin_read().unwrap();
+        assert!(reads.visit_row(&table(), CENTRE, &mut |_| ()).unwrap());
     }
 }

@@ -140,6 +140,32 @@ impl SavedImages {
         self.files.map(&file_of(table.id()), &record.identity(table, def)).ok().flatten()
     }
 
+    /// What the file has that a record is of; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// It is damaged, or no image.
+    fn map(
+        &self,
+        (table, def): (&Table, &VectorDef),
+        record: &Record,
+        rows_end: u64,
+    ) -> io::Result<Option<Contents>> {
+        let map = self.open_file(table, def, record);
+        map.map(|map| Contents::map(map, def, rows_end)).transpose()
+    }
+
+    /// What was just written, where it is in its file. `None` if that was removed meanwhile.
+    ///
+    /// # Errors
+    /// It is damaged, or no image.
+    pub(super) fn written(
+        &self,
+        (table, def): (&Table, &VectorDef),
+        rows_end: u64,
+    ) -> io::Result<Option<Contents>> {
+        self.record(table).map_or(Ok(None), |record| self.map((table, def), &record, rows_end))
+    }
+
     /// The image of an index, if there is one, with what follows it. All rows of the collection are below `rows_end`. One of more than `most` nodes is
     /// not read, nor is it later.
     ///
@@ -152,11 +178,11 @@ impl SavedImages {
         rows_end: u64,
     ) -> io::Result<Option<(Contents, Follower)>> {
         let Some(record) = self.record(table) else { return Ok(None) };
-        let Some(map) = self.open_file(table, def, &record) else {
+        let mapped = self.map((table, def), &record, rows_end).inspect_err(|_| self.forget(table))?;
+        let Some(contents) = mapped else {
             self.forget(table);
             return Ok(None);
         };
-        let contents = Contents::map(map, def, rows_end).inspect_err(|_| self.forget(table))?;
         if contents.numbers.count() as u64 > most {
             self.forget(table);
             return Ok(None);

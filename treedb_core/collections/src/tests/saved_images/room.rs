@@ -81,7 +81,7 @@ fn the_file_of_an_index_that_shrank_since_is_not_read_and_closing_replaces_or_re
 fn an_image_that_turns_out_not_to_fit_is_read_from_its_file_once_at_most() {
     let (disk, mut rng) = (SimDisk::new(), Rng::new(42));
     let db = saved(&disk, &mut rng);
-    let whole = db.vector_memory();
+    let whole = db.vector_memory_use().bytes + db.vector_memory_use().mapped_bytes;
     db.close().unwrap();
     let db = open(&disk).unwrap();
     delete_from(&db, 850);
@@ -209,7 +209,8 @@ fn an_index_without_room_for_its_file_leaves_the_files_of_the_others() {
     disk.set_room(Some(disk.used()));
     assert_eq!(db.save_vector_images().unwrap_err().code, ErrorCode::OutOfDiskSpace);
     let left = files(&disk);
-    assert!(left.len() == 1 && both.contains(&left[0]));
+    // Nor does it lose its own, which it uses: what was written since follows that.
+    assert_eq!(left, both);
     disk.set_room(None);
     drop((others, db));
     assert_eq!(reopened(&disk, &mut rng), (0, 1));
@@ -291,4 +292,64 @@ fn a_full_disk_gets_the_room_of_a_file_that_searches_use_and_they_go_on_without_
     (0..30).for_each(|_| search(&db, &mut rng));
     check_all(&db, &mut rng);
     assert_eq!((db.vector_memory_use().built, db.vector_memory_use().images), (1, 1));
+}
+
+#[test]
+fn an_image_in_memory_gives_up_a_file_that_it_does_not_use_for_the_room_of_a_new_one() {
+    for is_enough in [false, true] {
+        let (disk, mut rng) = (SimDisk::new(), Rng::new(50));
+        saved(&disk, &mut rng).close().unwrap();
+        let db = open(&disk).unwrap();
+        delete_from(&db, 750);
+        drop(db);
+        let db = open(&disk).unwrap();
+        // The file has many more nodes.
+        (0..30).for_each(|_| search(&db, &mut rng));
+        let memory = db.vector_memory_use();
+        assert_eq!((memory.built, memory.mapped_bytes, nodes(&disk)), (1, 0, DOCUMENTS as u32));
+        db.checkpoint().unwrap();
+        let image = disk.contents(&files(&disk)[0]).unwrap().len() as u64;
+        disk.set_room(Some(disk.used() + if is_enough { image } else { 0 }));
+        let result = db.save_vector_images();
+        if is_enough {
+            result.unwrap();
+            assert_eq!(nodes(&disk), 750);
+        } else {
+            assert_eq!(result.unwrap_err().code, ErrorCode::OutOfDiskSpace);
+            assert!(files(&disk).is_empty());
+            assert_eq!(db.vector_memory_use(), memory);
+        }
+        check_all(&db, &mut rng);
+        assert_eq!(db.vector_memory_use().built, 1);
+    }
+}
+
+#[test]
+fn an_image_that_is_too_large_to_be_saved_stays_in_memory_and_answers() {
+    let (disk, mut rng) = (SimDisk::new(), Rng::new(49));
+    let db = open(&disk).unwrap();
+    with_another(&db, &mut rng);
+    let before = db.vector_memory_use();
+    db.checkpoint().unwrap();
+    // Not for as much again as the file takes.
+    disk.set_room(Some(disk.used() + before.bytes));
+    for _ in 0..3 {
+        assert_eq!(db.save_vector_images().unwrap_err().code, ErrorCode::OutOfDiskSpace);
+        assert!(files(&disk).is_empty());
+        another(&db).vector_search(&VectorSearchRequest::new("near", floats(&mut rng), 1)).unwrap();
+        assert_eq!(db.vector_memory_use(), before);
+    }
+    // With room it goes on in its file, and without it in the one that it has: nothing of what it has is lost.
+    disk.set_room(None);
+    db.save_vector_images().unwrap();
+    let saved = db.vector_memory_use();
+    assert!(saved.bytes < before.bytes / 2 && saved.mapped_bytes > before.bytes / 2, "{saved:?} {before:?}");
+    another(&db).delete(DeleteRequest::many(rawdoc! { "_id": 7 })).unwrap();
+    another(&db).vector_search(&VectorSearchRequest::new("near", floats(&mut rng), 1)).unwrap();
+    let changed = db.vector_memory_use();
+    db.checkpoint().unwrap();
+    disk.set_room(Some(disk.used() + before.bytes));
+    assert_eq!(db.save_vector_images().unwrap_err().code, ErrorCode::OutOfDiskSpace);
+    assert_eq!((files(&disk).len(), db.vector_memory_use()), (1, changed));
+    assert_eq!((changed.built, changed.loaded), (1, 0));
 }

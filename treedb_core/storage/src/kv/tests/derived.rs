@@ -96,6 +96,23 @@ fn a_mapped_file_keeps_its_bytes_when_another_takes_its_name_and_when_it_is_remo
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_derived_file_is_mapped_so_that_the_system_lets_nothing_be_written_into_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path()).unwrap();
+    let files = store.derived_files().unwrap();
+    files.write(NAME, &OF, |out| out.write_all(&[1; 30_000])).unwrap();
+    let map = files.map(NAME, &OF).unwrap().unwrap();
+    let path = std::fs::canonicalize(directory.path().join("derived").join(NAME)).unwrap();
+    let all = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let rights = |line: &str| line.split_whitespace().nth(1).map(str::to_owned);
+    let of_file: Vec<_> =
+        all.lines().filter(|line| line.ends_with(path.to_str().unwrap())).map(rights).collect();
+    assert_eq!(of_file, [Some("r--s".to_owned())]);
+    assert_eq!(map.read(0..30_000).unwrap(), [1; 30_000]);
+}
+
 #[test]
 fn a_store_that_is_encrypted_or_in_memory_writes_no_derived_files_and_removes_those_that_it_finds() {
     let disk = SimDisk::new();

@@ -127,3 +127,45 @@ fn snapshots_taken_during_savepoints_do_not_see_their_changes() {
         store.check().unwrap();
     }
 }
+
+#[test]
+fn what_is_to_be_called_if_changes_are_undone_is_called_for_those_that_are_before_the_next_transaction_begins()
+ {
+    use std::sync::Mutex;
+
+    let store = open(&SimDisk::new()).unwrap();
+    let called = std::sync::Arc::<Mutex<Vec<u32>>>::default();
+    let begin = || {
+        // What was called before is in the log, so it came before this.
+        called.lock().unwrap().push(0);
+        store.begin_write().unwrap()
+    };
+    let add = |txn: &mut WriteTxn, number: u32| {
+        let called = std::sync::Arc::clone(&called);
+        txn.if_undone(move || called.lock().unwrap().push(number));
+    };
+    let mut txn = begin();
+    let table = txn.create_table("some", TableKind::Ordered).unwrap();
+    add(&mut txn, 1);
+    txn.put(&table, b"a", b"1").unwrap();
+    txn.commit().unwrap();
+    let mut txn = begin();
+    (2..4).for_each(|number| add(&mut txn, number));
+    txn.put(&table, b"b", b"1").unwrap();
+    drop(txn);
+    let mut txn = begin();
+    add(&mut txn, 4);
+    let first = txn.savepoint().unwrap();
+    (5..7).for_each(|number| add(&mut txn, number));
+    let second = txn.savepoint().unwrap();
+    add(&mut txn, 7);
+    txn.rollback_to(&second).unwrap();
+    add(&mut txn, 8);
+    txn.rollback_to(&first).unwrap();
+    add(&mut txn, 9);
+    txn.release(first).unwrap();
+    txn.put(&table, b"c", b"1").unwrap();
+    txn.commit().unwrap();
+    drop(begin());
+    assert_eq!(*called.lock().unwrap(), [0, 0, 3, 2, 0, 7, 8, 6, 5, 0]);
+}

@@ -1,13 +1,16 @@
 //! Saving images in files, and taking them from there.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, Store, Table};
 
-use super::{Images, STEP_ELEMENTS, State, lock};
+use super::slot::State;
+use super::{Contents, Images, lock};
 use crate::catalog::meta::Meta;
+use crate::index::vector::follow::STEP_ELEMENTS;
 use crate::index::vector::record::nodes_in;
 use crate::index::vector::saved::SavedImages;
 use crate::read::view::View;
@@ -55,6 +58,7 @@ impl Images {
             return Ok(());
         }
         let Some(image) = self.follow(def, &view, table, version)? else { return Ok(()) };
+        let rows_end = reads.next_row(&meta.rows)?;
         // Writing takes a while, and a snapshot keeps pages from being used again.
         drop(reads);
         // One that is built anew is smaller.
@@ -69,11 +73,35 @@ impl Images {
         saved.write(store, (table, def), checkpoint, &image.contents)?;
         let seconds = begun.elapsed().as_secs_f64();
         tracing::info!(namespace = %meta.namespace, index = def.name, bytes, seconds, "saved a vector index's image");
+        match saved.written((table, def), rows_end) {
+            Ok(Some(file)) => self.go_on_in_file(table, &image.contents, &file),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(index = def.name, %error, "a vector index's saved image cannot be used");
+            }
+        }
         // It may have been dropped meanwhile.
         if lock(&self.slots).dropped.contains(&table.id()) {
             saved.remove(table.id());
         }
         Ok(())
+    }
+
+    /// Lets the image of an index go on in the `file` that it was just written to. Otherwise it would keep its own memory; or the file before, which has no name
+    /// any more, and takes its room on the disk as long as it is mapped. Searches go on with the same versions of the image, which only are somewhere else: none
+    /// builds, reads or lists anything for it, and one that comes meanwhile waits for some milliseconds at most.
+    fn go_on_in_file(&self, table: &Table, written: &Contents, file: &Contents) {
+        // One that was dropped is read from the file when it is needed.
+        let Some(slot) = lock(&self.slots).by_table.get(&table.id()).map(|known| Arc::clone(&known.slot))
+        else {
+            return;
+        };
+        let mut state = lock(&slot.state);
+        let before = state.go_on_in(written, file);
+        slot.note_bytes(&state);
+        drop(state);
+        // To give back a large one takes longer.
+        drop(before);
     }
 
     /// Takes the saved image of an index of so many `nodes`, if there is one, and nothing else of the index yet. True if the search has to do

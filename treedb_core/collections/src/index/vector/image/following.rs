@@ -1,0 +1,129 @@
+//! Bringing the image of an index up to what a search sees.
+//!
+//! * An image is given to a search only if it is of exactly the version of the table that the search's snapshot sees.
+//! * One thread at a time follows a table. While the image is not complete, others do not wait for it: they read the table.
+//! * Whatever fails, the search goes on in the table: nothing here is an error of a search but what its own snapshot cannot read.
+
+use std::sync::Arc;
+use std::sync::TryLockError;
+use std::sync::atomic::Ordering;
+
+use treedb_query::error::Result;
+use treedb_query::index::vector::VectorDef;
+use treedb_storage::{Reads, Table, TableVersion};
+
+use super::slot::{Size, State};
+use super::{Contents, Image, Images, lock};
+use crate::index::vector::follow::Progress;
+use crate::index::vector::record::nodes_in;
+use crate::read::view::View;
+
+/// States of an index that have an image at the same time: searches whose snapshots are a commit apart take turns.
+const VERSIONS: usize = 2;
+
+impl Images {
+    /// Brings the image of an index up to what `view` sees.
+    #[cold]
+    pub(super) fn follow(
+        &self,
+        def: &VectorDef,
+        view: &View<'_, impl Reads>,
+        table: &Table,
+        version: TableVersion,
+    ) -> Result<Option<Arc<Image>>> {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit == 0 {
+            return Ok(None);
+        }
+        let Some(slot) = self.slot(table) else { return Ok(None) };
+        let mut state = match slot.building.load(Ordering::Relaxed) {
+            false => lock(&slot.state),
+            true => match slot.state.try_lock() {
+                Ok(state) => state,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return Ok(None),
+            },
+        };
+        if state.is_damaged() {
+            // It is built as if there were no file.
+            self.forget_file_of(&state, table);
+            *state = State::default();
+            slot.building.store(true, Ordering::Relaxed);
+            slot.note_bytes(&state);
+        }
+        if let Some(image) = state.recent.iter().find(|image| image.version == version) {
+            return Ok(Some(image.clone()));
+        }
+        if state.unreadable == Some(version) {
+            return Ok(None);
+        }
+        let Some(now) = state.follower.sees(view) else { return Ok(None) };
+        if self.load(&mut state, def, view, (table, now), nodes_in(view.reads.len(table)?))? {
+            return Ok(None);
+        }
+        let is_new = !state.is_built && !state.is_from_file;
+        let others = self.bytes().saturating_sub(slot.bytes());
+        // A build leaves what images took when it began. One that grows meanwhile is not given up for it: searches would become slow.
+        let builds = if is_new { self.reserved.load(Ordering::Relaxed) } else { 0 };
+        let mut room = limit.saturating_sub(others).saturating_sub(builds);
+        let nodes = nodes_in(view.reads.len(table)?);
+        let needed = state.bytes_of(nodes.min(u64::from(u32::MAX)) as usize, || Contents::new(def));
+        let needed = state.outgrown.map_or(needed, |before| needed.max(before.room_to_fit()));
+        if needed > room && needed <= limit {
+            room += self.make_room(Some(table.id()), needed - room);
+        }
+        let size = Size { nodes, room };
+        if state.outgrown.is_some_and(|before| !size.may_fit_after(&before)) {
+            return Ok(None);
+        }
+        state.outgrown = None;
+        let outgrown = is_new.then_some(size);
+        // After an error they are gone: they may have only some of the changes.
+        let mut contents = state.take_newest().unwrap_or_else(|| Contents::new(def));
+        let mut follower = std::mem::take(&mut state.follower);
+        let progress = follower.advance(&mut contents, def, view, table, (now, room));
+        let rebuilds =
+            matches!(progress, Ok(Progress::TooLarge | Progress::Full | Progress::OtherCentre) | Err(_));
+        slot.building.store(rebuilds || follower.is_partial(), Ordering::Relaxed);
+        let mut image = None;
+        match progress {
+            Ok(Progress::Complete) => {
+                let counted = if state.is_from_file { &self.loaded } else { &self.built };
+                counted.fetch_add(u64::from(!state.is_built), Ordering::Relaxed);
+                state.is_built = true;
+                image = Some(Arc::new(Image { version, contents, signs: Arc::clone(&slot.signs) }));
+            }
+            Ok(Progress::Partial) => state.unfinished = Some(contents),
+            Ok(given_up @ (Progress::TooLarge | Progress::Full | Progress::OtherCentre)) => {
+                let outgrown = outgrown.filter(|_| given_up == Progress::Full);
+                self.forget_file_of(&state, table);
+                *state = State { outgrown, ..State::default() };
+                slot.note_bytes(&state);
+                return Ok(None);
+            }
+            // A search in the table fails only if it needs what is damaged, and with the same error then.
+            Err(_) => {
+                // If it began with a file, that may be why: then it is built as if there were none.
+                let unreadable = (!state.is_from_file).then_some(version);
+                self.forget_file_of(&state, table);
+                *state = State { unreadable, ..State::default() };
+                slot.note_bytes(&state);
+                return Ok(None);
+            }
+        }
+        state.follower = follower;
+        state.recent.extend(image.clone());
+        let needed = usize::from(image.is_some());
+        while state.recent.len() > VERSIONS || state.recent.len() > needed && state.bytes() > room {
+            state.recent.remove(0);
+        }
+        let lacking = state.bytes().saturating_sub(room);
+        if lacking > 0 && self.make_room(Some(table.id()), lacking) == 0 {
+            self.forget_file_of(&state, table);
+            *state = State { outgrown, ..State::default() };
+            slot.building.store(true, Ordering::Relaxed);
+        }
+        slot.note_bytes(&state);
+        Ok(image)
+    }
+}

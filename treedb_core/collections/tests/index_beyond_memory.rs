@@ -1,0 +1,184 @@
+//! A vector index that is several times as large as the memory that it may take: what a build, searches, writes, saving and an opening take, and that
+//! the answers are the same.
+//!
+//! The figures are of the allocator, for this process has nothing else that grows: what is mapped of files is the system's to take back.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use treedb_collections::bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
+use treedb_collections::{
+    Collection, Database, DeleteRequest, Durability, IndexSpec, Options, VectorSearchRequest,
+};
+use treedb_testing::{Clusters, Counting};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const DIMENSIONS: usize = 512;
+const ROWS: i32 = 6000;
+/// What images and builds may take.
+const BUDGET: u64 = 1 << 21;
+const LARGE: u64 = 1 << 30;
+/// What a build takes beside the graph: rows that are being read, links of nodes that are being linked, what is committed.
+const BESIDE: usize = 5 << 20;
+
+fn document(vectors: &mut Clusters, id: i32) -> RawDocumentBuf {
+    let vector: RawArrayBuf = vectors.vector().into_iter().map(f64::from).collect();
+    rawdoc! { "_id": id, "v": vector }
+}
+
+fn open(dir: &std::path::Path) -> (Database, Collection) {
+    let mut options = Options::default();
+    options.durability = Durability::Relaxed;
+    let db = Database::open_with(dir, options).unwrap();
+    let things = db.collection("shop.things").unwrap();
+    (db, things)
+}
+
+fn build(things: &Collection) {
+    let definition = rawdoc! {
+        "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": "euclidean",
+        "hnswOptions": { "maxEdges": 8, "numEdgeCandidates": 20 },
+    };
+    things.create_index(IndexSpec::vector(definition).name("near")).unwrap();
+}
+
+/// The ten nearest to each of the queries, by what a search finds, or exactly.
+fn answers(things: &Collection, queries: &[Vec<f32>], exact: bool) -> Vec<Vec<i32>> {
+    let answer = |query: &Vec<f32>| {
+        let request = VectorSearchRequest::new("near", query.clone(), 10).candidates(400);
+        let found = things.vector_search(&if exact { request.exact() } else { request }).unwrap();
+        found.iter().map(|one| one.document.get_i32("_id").unwrap()).collect()
+    };
+    queries.iter().map(answer).collect()
+}
+
+fn recall(found: &[Vec<i32>], exact: &[Vec<i32>]) -> f64 {
+    let hits =
+        found.iter().zip(exact).flat_map(|(found, exact)| found.iter().filter(|id| exact.contains(id)));
+    hits.count() as f64 / exact.iter().flatten().count() as f64
+}
+
+/// Megabytes of the process, of `/proc/self/status`.
+#[cfg(target_os = "linux")]
+fn memory(kind: &str) -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(kind)?.strip_prefix(':')).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1e3
+}
+
+#[cfg(not(target_os = "linux"))]
+fn memory(_: &str) -> f64 {
+    0.0
+}
+
+/// Does some work; what it took at most beside what there was.
+fn peak(what: &str, work: impl FnOnce()) -> usize {
+    let begun = std::time::Instant::now();
+    let peak = Counting::peak(work);
+    println!(
+        "{what}: {peak} bytes at most, {:.1} s; of the process {:.1} MB of its own, {:.1} MB of files",
+        begun.elapsed().as_secs_f64(),
+        memory("RssAnon"),
+        memory("RssFile")
+    );
+    peak
+}
+
+/// Searches until there is one more image, or for so long that there would be.
+fn search_often(db: &Database, things: &Collection, queries: &[Vec<f32>]) {
+    let made = || db.vector_memory_use().built + db.vector_memory_use().loaded;
+    let before = made();
+    for query in queries.iter().cycle().take(40) {
+        if made() > before {
+            break;
+        }
+        things.vector_search(&VectorSearchRequest::new("near", query.clone(), 1)).unwrap();
+    }
+}
+
+#[test]
+fn an_index_that_is_many_times_its_memory_is_built_searched_written_and_saved_within_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, things) = open(dir.path());
+    let mut vectors = Clusters::new(1, DIMENSIONS, 40, 12);
+    for first in (0..ROWS).step_by(500) {
+        let documents: Vec<_> = (first..first + 500).map(|id| document(&mut vectors, id)).collect();
+        things.insert_many(&documents, true).unwrap();
+    }
+    let queries: Vec<Vec<f32>> = (0..25).map(|_| vectors.vector()).collect();
+
+    // With all the memory that it wants.
+    db.set_vector_memory(LARGE);
+    let unbounded = peak("build with memory", || build(&things));
+    search_often(&db, &things, &queries);
+    let whole = db.vector_memory();
+    let exact = answers(&things, &queries, true);
+    let by_large = recall(&answers(&things, &queries, false), &exact);
+    println!("the image takes {whole} bytes, the budget is {BUDGET}; recall {by_large}");
+    assert!(whole > 6 * BUDGET && unbounded > 2 * BUDGET as usize, "{whole} {unbounded}");
+    things.drop_search_index("near").unwrap();
+
+    // A build, searches and writes, without an image, since none fits.
+    db.set_vector_memory(BUDGET);
+    let built = peak("build", || build(&things));
+    assert!(built < BUDGET as usize + BESIDE, "{built}");
+    let mut found = Vec::new();
+    let searched = peak("searches of the table", || {
+        search_often(&db, &things, &queries);
+        found = answers(&things, &queries, false);
+    });
+    assert_eq!(db.vector_memory(), 0);
+    assert!(searched < BESIDE, "{searched}");
+    let by_table = recall(&found, &exact);
+    assert!(by_table > 0.97 && by_table > by_large - 0.03, "{by_table}, {by_large} with memory");
+    let written = peak("writes", || {
+        for id in ROWS..ROWS + 60 {
+            things.insert_one(document(&mut vectors, id)).unwrap();
+            things.delete(DeleteRequest::many(rawdoc! { "_id": id })).unwrap();
+        }
+    });
+    assert!(written < BESIDE, "{written}");
+    let found = answers(&things, &queries, false);
+    let saved = peak("saving nothing", || db.save_vector_images().unwrap());
+    assert!(saved < BESIDE && db.vector_memory_use().images == 0, "{saved}");
+
+    // An image that was saved while there was memory is searched where it is.
+    db.set_vector_memory(LARGE);
+    search_often(&db, &things, &queries);
+    db.save_vector_images().unwrap();
+    let own = db.vector_memory();
+    println!("after saving, the image takes {own} bytes of its own");
+    db.set_vector_memory(BUDGET);
+    let memory_use = db.vector_memory_use();
+    assert!(memory_use.images == 1 && memory_use.built == 2 && own < BUDGET, "{memory_use:?}");
+    assert!(recall(&answers(&things, &queries, false), &found) > 0.99);
+    drop(things);
+    db.close().unwrap();
+    // What the store has for itself is no matter of the index.
+    let (db, things) = open(dir.path());
+    db.set_vector_memory(BUDGET);
+    let opened = peak("first searches of the file", || {
+        assert!(recall(&answers(&things, &queries, false), &found) > 0.99);
+    });
+    assert!(opened < BUDGET as usize && db.vector_memory_use().loaded == 1, "{opened}");
+    let followed = peak("writes, which the file's image follows", || {
+        let new: Vec<_> = (ROWS..ROWS + 60).map(|id| document(&mut vectors, id)).collect();
+        things.insert_many(&new, true).unwrap();
+        answers(&things, &queries, false);
+        things.delete(DeleteRequest::many(rawdoc! { "_id": { "$gte": ROWS } })).unwrap();
+        answers(&things, &queries, false);
+    });
+    let delta = db.vector_memory();
+    assert!(followed < BESIDE + BUDGET as usize && delta <= BUDGET && delta > own, "{followed} {delta}");
+    let saved = peak("saving what was followed", || db.save_vector_images().unwrap());
+    let now = db.vector_memory_use();
+    println!("{delta} bytes with what followed, {} after saving it", now.bytes);
+    assert!(
+        saved < BESIDE && now.bytes < delta && (now.built, now.loaded, now.images) == (0, 1, 1),
+        "{now:?}"
+    );
+    let last = recall(&answers(&things, &queries, false), &exact);
+    assert!(last > 0.97, "{last}");
+    db.check().unwrap();
+}
