@@ -190,16 +190,7 @@ fn expand_all<S: Nodes, V: Visited<S::Node>>(
     let Scratch { pool, visited, links, scores, compared, .. } = scratch;
     while let Some(node) = pool.expand() {
         store.links(node, level, links)?;
-        // Without a branch: whether a node has been met cannot be predicted.
-        let mut new = 0;
-        for at in 0..links.len() {
-            let Some(node) = links.get(at).copied() else { break };
-            if let Some(place) = links.get_mut(new) {
-                *place = node;
-            }
-            new += usize::from(visited.insert(node));
-        }
-        links.truncate(new);
+        visited.keep_new(links);
         *compared += links.len();
         if let Some(upcoming) = pool.upcoming() {
             store.prefetch_links(upcoming);

@@ -189,6 +189,13 @@ pub trait Visited<N> {
     fn clear(&mut self);
     /// Adds a node; false if it is in there.
     fn insert(&mut self, node: N) -> bool;
+    /// Adds nodes, and takes those away that are in there.
+    fn keep_new(&mut self, nodes: &mut Vec<N>)
+    where
+        N: Copy,
+    {
+        nodes.retain(|node| self.insert(*node));
+    }
 }
 
 /// A set of nodes that are numbered from 0: a byte for each.
@@ -202,6 +209,12 @@ impl Stamps {
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
         self.stamps.capacity()
+    }
+
+    /// Gives a node a stamp that has none yet.
+    #[cold]
+    fn make_room(&mut self, node: u32) {
+        self.stamps.resize((node as usize + 1).next_power_of_two(), 0);
     }
 }
 
@@ -219,12 +232,32 @@ impl Visited<u32> for Stamps {
 
     #[inline]
     fn insert(&mut self, node: u32) -> bool {
-        let at = node as usize;
-        if at >= self.stamps.len() {
-            self.stamps.resize((at + 1).next_power_of_two(), 0);
+        if node as usize >= self.stamps.len() {
+            self.make_room(node);
         }
-        let Some(stamp) = self.stamps.get_mut(at) else { return false };
+        let Some(stamp) = self.stamps.get_mut(node as usize) else { return false };
         std::mem::replace(stamp, self.now) != self.now
+    }
+
+    #[inline]
+    fn keep_new(&mut self, nodes: &mut Vec<u32>) {
+        let (mut at, mut new) = (0, 0);
+        loop {
+            let (stamps, all, now) = (self.stamps.as_mut_slice(), nodes.as_mut_slice(), self.now);
+            // Without a branch: whether a node has been met cannot be predicted.
+            while let Some(node) = all.get(at).copied()
+                && let Some(stamp) = stamps.get_mut(node as usize)
+            {
+                let is_new = std::mem::replace(stamp, now) != now;
+                if let Some(place) = all.get_mut(new) {
+                    *place = node;
+                }
+                (at, new) = (at + 1, new + usize::from(is_new));
+            }
+            let Some(node) = all.get(at).copied() else { break };
+            self.make_room(node);
+        }
+        nodes.truncate(new);
     }
 }
 
@@ -300,6 +333,11 @@ mod tests {
         for _ in 0..600 {
             set.clear();
             assert!(set.insert(3) && set.insert(1000) && !set.insert(3) && !set.insert(1000));
+            let mut nodes = vec![1000, 7, 3, 100_000, 7];
+            set.keep_new(&mut nodes);
+            assert_eq!(nodes, [7, 100_000]);
+            set.keep_new(&mut nodes);
+            assert!(nodes.is_empty() && !set.insert(7) && set.insert(8));
         }
     }
 

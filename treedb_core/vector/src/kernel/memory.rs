@@ -6,8 +6,9 @@ const LINE: usize = 64;
 /// Asks the processor to bring the cache lines of these elements nearer.
 #[inline]
 pub fn prefetch<T>(elements: &[T]) {
-    for line in elements.chunks(LINE / size_of::<T>().clamp(1, LINE)) {
-        prefetch_line(line.as_ptr().cast());
+    let first: *const u8 = elements.as_ptr().cast();
+    for at in (0..size_of_val(elements)).step_by(LINE) {
+        prefetch_line(first.wrapping_add(at));
     }
 }
 

@@ -142,15 +142,16 @@ impl Nodes for MemoryGraph {
         out.clear();
         let by_codes = !self.exact && self.few.is_none();
         let dots = by_codes && matches!(self.metric, Metric::Cosine | Metric::InnerProduct | Metric::L2);
-        let mut next = [&[][..]; TOGETHER];
+        let (mut first, mut second) = ([&[][..]; TOGETHER], [&[][..]; TOGETHER]);
+        let (mut now, mut next) = (&mut first, &mut second);
         let mut blocks = nodes.chunks(TOGETHER);
         let mut block = blocks.next().unwrap_or(&[]);
-        self.fetch(block, dots, &mut next);
+        self.fetch(block, dots, now);
         while !block.is_empty() {
-            let (records, following) = (next, blocks.next().unwrap_or(&[]));
-            self.fetch(following, dots, &mut next);
+            let following = blocks.next().unwrap_or(&[]);
+            self.fetch(following, dots, next);
             if dots {
-                let (records, mut products) = (records.get(..block.len()).unwrap_or(&[]), [0; TOGETHER]);
+                let (records, mut products) = (now.get(..block.len()).unwrap_or(&[]), [0; TOGETHER]);
                 (self.kernels.codes_of)(records, query.coded.codes, &mut products);
                 out.extend(records.iter().zip(products).map(|(record, products)| {
                     let factors = self.codes.factors_in(record);
@@ -162,6 +163,7 @@ impl Nodes for MemoryGraph {
                 }
             }
             block = following;
+            std::mem::swap(&mut now, &mut next);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use super::mapped::Section;
 
@@ -142,7 +142,7 @@ impl<T: Number> Segment<T> {
 
     /// The elements for writing, of this segment alone: those of a file are copied, and nothing if they are damaged.
     pub(super) fn own(&mut self, number: usize, in_lines: bool) -> &mut [T] {
-        // Nobody else can begin to share it meanwhile; to ask by `get_mut` would be another locked instruction for each record.
+        // Nobody else can begin to share it meanwhile: to ask by `Arc::get_mut` would be a locked instruction for each record.
         if !matches!(&self.memory, Memory::Own(elements) if Arc::strong_count(elements) == 1) {
             let elements = self.checked(number);
             let (all, room) = (elements.len(), room::<T>(in_lines));
@@ -159,7 +159,11 @@ impl<T: Number> Segment<T> {
         }
         let all = *self.ready.get_mut();
         let Memory::Own(elements) = &mut self.memory else { return &mut [] };
-        let Some(elements) = Arc::get_mut(elements) else { return &mut [] };
+        // What the last one that shared it has read was read before.
+        fence(Ordering::Acquire);
+        // SAFETY: this segment alone has the elements (the count was 1 above, or they are new; there are no weak references to them, and `self` is
+        // borrowed as mutable), so nobody reads or writes them while they are borrowed here.
+        let elements = unsafe { &mut *Arc::as_ptr(elements).cast_mut() };
         let records = records_of(elements, all, in_lines);
         let len = records.len();
         self.start = NonNull::from(records).cast();

@@ -2,7 +2,6 @@
 //!
 //! The thread that calls takes part. What comes out does not depend on how many threads there are, nor on which of them did what.
 
-use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -32,23 +31,26 @@ pub struct Undisturbed;
 
 impl Host for Undisturbed {}
 
-/// Calls `work` with every number of a range, on as many threads as there are `workers`; the results in order. A thread is started if there
+/// Calls `work` with every number below `count`, on as many threads as there are `workers`; the results in order. A thread is started if there
 /// are `taken` numbers for it. It takes at most so many at a time, and fewer towards the end, so that none waits long for another.
 pub(super) fn divide<W: Send, T: Send>(
     workers: &mut [W],
-    range: Range<usize>,
+    count: usize,
     taken: usize,
     host: &mut impl Host,
     work: impl Fn(&mut W, usize) -> T + Sync,
 ) -> Vec<T> {
-    let mut left: Vec<usize> = range.collect();
-    let mut done = Vec::with_capacity(left.len());
+    let mut results: Vec<Option<T>> = (0..count).map(|_| None).collect();
+    let mut left: Vec<usize> = (0..count).collect();
     loop {
-        done.extend(divide_until_interrupted(workers, &left, taken.max(1), host, &work));
-        done.sort_unstable_by_key(|(number, _)| *number);
-        left.retain(|number| done.binary_search_by_key(number, |(number, _)| *number).is_err());
+        for (number, result) in divide_until_interrupted(workers, &left, taken.max(1), host, &work) {
+            if let Some(place) = results.get_mut(number) {
+                *place = Some(result);
+            }
+        }
+        left.retain(|number| results.get(*number).is_some_and(Option::is_none));
         if left.is_empty() {
-            return done.into_iter().map(|(_, result)| result).collect();
+            return results.into_iter().flatten().collect();
         }
         host.interrupt();
     }
@@ -141,7 +143,7 @@ mod tests {
                 *done += 1;
                 number * number
             };
-            let squares = divide(&mut workers, 0..count, 4, &mut Undisturbed, work);
+            let squares = divide(&mut workers, count, 4, &mut Undisturbed, work);
             assert_eq!(squares, (0..count).map(|number| number * number).collect::<Vec<_>>());
             assert_eq!(workers.iter().sum::<usize>(), count);
         }
@@ -156,7 +158,7 @@ mod tests {
                 thread::sleep(Duration::from_micros(50));
                 number
             };
-            let done = divide(&mut vec![(); threads], 0..500, 4, &mut host, work);
+            let done = divide(&mut vec![(); threads], 500, 4, &mut host, work);
             assert_eq!(done, (0..500).collect::<Vec<_>>());
             assert!(host.interrupted > 0, "{threads}");
             assert_eq!(host.started > 0, threads > 1);
@@ -177,6 +179,6 @@ mod tests {
             }
         }
         let work = |(): &mut (), _| thread::sleep(Duration::from_micros(50));
-        divide(&mut [(); 3], 0..500, 4, &mut Cancelled, work);
+        divide(&mut [(); 3], 500, 4, &mut Cancelled, work);
     }
 }
