@@ -272,7 +272,7 @@ POINTS = {
     "entries_marked": (Rows, AGE), "marked_removed": (Rows, AGE), "versions_removed": (Rows, ["insert", "update", "update", "update"]),
     "leaf_vacuum": (Rows, PURGE), "leaf_deleted": (Rows, PURGE),
     "hnsw_page": (Vectors, ["insert"]), "hnsw_node": (Vectors, ["insert"]), "hnsw_settled": (Vectors, ["insert", "insert", "insert", "delete", "vacuum"]),
-    "hnsw_centre": (Alike, ["insert"]), "hnsw_recoded": (Alike, ["insert"]), "hnsw_unlinked": (Vectors, ["insert", "insert", "delete", "vacuum"]), "hnsw_level_freed": (Vectors, ["insert", "insert", "delete", "vacuum"]),
+    "hnsw_centre": (Alike, ["insert"]), "hnsw_node_recoded": (Alike, ["insert", "vacuum"]), "hnsw_recoded": (Alike, ["insert", "vacuum"]), "hnsw_unlinked": (Vectors, ["insert", "insert", "delete", "vacuum"]), "hnsw_level_freed": (Vectors, ["insert", "insert", "delete", "vacuum"]),
 }
 
 

@@ -4,7 +4,7 @@
 //! differ, codes of whole vectors hardly tell them apart: most of each code is what all vectors have in common. Such vectors are coded as
 //! their differences from a centre, the mean of some of them; under cosine, those of the vectors of length 1.
 //!
-//! All scores are those of [`Metric::L2`] then, in the order of the metric's distance:
+//! All scores are those of [`Metric::L2`] then, in the order of the metric's distance, but under [`Metric::L1`], whose own they stay:
 //!
 //! - Two vectors are as far apart as their differences from the centre are, and of vectors of length 1 the cosine falls as the distance grows.
 //! - `<x, y> = <x-c, y-c> + <c, x-c> + <c, y-c> + <c, c>`, of which the last is the same for all. So under inner product
@@ -40,12 +40,20 @@ impl Centre {
     /// Vectors that it takes at least to tell whether they are alike.
     pub const FEWEST: usize = 32;
 
-    /// What scores of codes about a centre are in the order of, if it is not the metric's own distance.
-    pub const SCORES: Metric = Metric::L2;
+    /// An index that has no centre is judged when it has grown to so many vectors: to as many as tell anything ([`Centre::of_alike`]), so that
+    /// one by one they are coded as those that come together are; and if these were not alike, when there are enough to hide a few others,
+    /// and once more while coding all again is bounded work. One that is alike misses little before the first step, in which most vectors are
+    /// compared anyway.
+    pub const STEPS: [usize; 3] = [Centre::FEWEST, 256, 4096];
+
+    /// What scores of codes about a centre are those of.
+    pub fn scores_of(metric: Metric) -> Metric {
+        if metric == Metric::L1 { Metric::L1 } else { Metric::L2 }
+    }
 
     /// Whether there are codes about a centre of such vectors.
     pub fn is_for(metric: Metric, element: Element) -> bool {
-        matches!(metric, Metric::Cosine | Metric::L2 | Metric::InnerProduct) && element != Element::Int8
+        !metric.is_of_bits() && element != Element::Int8
     }
 
     /// One with these elements, unless there is none for such vectors, or an element is infinite or NaN.
@@ -134,7 +142,7 @@ impl Centre {
 
     /// What scores of codes of few bits are in the order of.
     pub(crate) fn few_bits_scores(&self) -> Metric {
-        if self.moves_few_bits() { Centre::SCORES } else { self.metric }
+        if self.moves_few_bits() { Centre::scores_of(self.metric) } else { self.metric }
     }
 
     /// Adds it to differences from it.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::centre::Centre;
+use treedb_vector::code::Coded;
 use treedb_vector::graph::{Link, Nodes, NodesMut};
 use treedb_vector::kernel::Kernels;
 use treedb_vector::memory::{Builder, Host, MemoryGraph};
@@ -301,6 +302,8 @@ struct NodeSlots<'g> {
     rotation: &'g Rotation,
     /// What the codes of the graph are about.
     graph_centre: Option<&'g Centre>,
+    /// What those of the pages are about, if the graph, which goes by the vectors, has others.
+    page_centre: Option<&'g Centre>,
     prepared: Option<Prepared<'g>>,
     /// The vectors that slots are made of now, if the graph does not have them.
     fetched: Option<Fetched>,
@@ -314,6 +317,7 @@ struct NodeSlots<'g> {
 struct Work {
     links: Vec<Link<u32>>,
     difference: Vec<f32>,
+    codes: Vec<u8>,
 }
 
 impl NodeSlots<'_> {
@@ -341,9 +345,11 @@ impl NodeSlots<'_> {
         let metric = self.layout.metric;
         match prepared.centre.filter(|_| prepared.form.of_units) {
             // They are differences from it.
-            Some(centre) => {
-                centre::metric_score(metric, centre, Centre::SCORES.score(&self.kernels, a, b, 1.0))
-            }
+            Some(centre) => centre::metric_score(
+                metric,
+                centre,
+                Centre::scores_of(metric).score(&self.kernels, a, b, 1.0),
+            ),
             None => metric.score(&self.kernels, a, b, 1.0),
         }
     }
@@ -389,7 +395,7 @@ impl NodeSlots<'_> {
             true => Place::default(),
             false => self.place(Slots::Vectors, self.vectors_from, node as usize),
         };
-        let Work { links, difference } = work;
+        let Work { links, difference, codes } = work;
         let Ok(()) = graph.scored_links(node, 0, links);
         let row = self.rows.get(node as usize).copied().unwrap_or_default();
         let mut slot = Vec::with_capacity(layout.size(Slots::Nodes));
@@ -412,7 +418,16 @@ impl NodeSlots<'_> {
             prepared.form.code_of(&self.kernels, self.rotation, &other, own, difference, &mut slot);
         }
         slot.resize(layout.body_at(), 0);
-        slot.extend_from_slice(&layout.body(self.vector(node), graph.unit(node), graph.coded(node)));
+        let (vector, unit) = (self.vector(node), graph.unit(node));
+        let coded = match self.page_centre {
+            Some(centre) => {
+                codes.resize(vector.len(), 0);
+                let factors = centre.encode(vector, unit, difference, codes);
+                Coded { factors, codes }
+            }
+            None => graph.coded(node),
+        };
+        slot.extend_from_slice(&layout.body(vector, unit, coded));
         slot
     }
 
@@ -484,6 +499,7 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
         kernels,
         rotation,
         graph_centre: graph.centre().map(Arc::as_ref),
+        page_centre: kept_centre.as_deref().filter(|_| graph.centre().is_none() && !layout.exact),
         prepared,
         fetched: None,
         vectors_from,
@@ -549,8 +565,8 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
     let Ok(root) = graph.root();
     meta.entry = entry.map(|(node, level)| (slots.number(node), level));
     meta.root = root.map(|node| slots.number(node));
-    if rows.len() >= centre::ENOUGH {
-        meta.choice = Choice::Made;
+    if meta.choice != Choice::Made {
+        meta.choice = Choice::after(rows.len());
     }
     if let Some(centre) = &kept_centre {
         pgrx::debug1!(

@@ -1,10 +1,13 @@
 //! The centre that an index's codes are about ([`treedb_vector::centre`]), where vectors have far more in common than they differ: when it is
 //! chosen, and its page.
 //!
-//! A build chooses it by rows from all over the table, before it reads the table. An index that was created with too few rows to tell chooses
-//! it when it has grown to [`ENOUGH`] vectors: whoever inserts the next one makes the codes of those anew, node by node, holding the lock that
-//! only one session at a time has. A scan that begins meanwhile compares all nodes by their vectors; one that began before may take codes for
-//! what they are not, and miss rows that are near. If that work ends by a crash or an error, the next writer does it again.
+//! A build chooses it by rows from all over the table, before it reads the table. An index that was created with fewer rows is judged when it has
+//! grown to so many vectors as [`Centre::STEPS`] say, until there is one or there are no more steps. Whoever inserts the vector that makes them so
+//! many makes the codes of all anew, node by node, holding the lock that only one session at a time has. The meta page says how far that has
+//! come: if it ends by a crash or an error, the next writer, or a vacuum, does the rest. No node comes or goes meanwhile.
+//!
+//! A scan that begins meanwhile compares all nodes by their vectors. One that began before looks at the meta page after each search: if there is
+//! a centre now, it may have taken codes for what they are not, and begins again ([`super::scan`]).
 //!
 //! A centre never changes: `REINDEX` chooses another one. All elements fit on its page.
 
@@ -17,7 +20,7 @@ use treedb_vector::element::Element;
 use treedb_vector::metric::Metric;
 
 use super::graph::{Known, checked};
-use super::meta::{CentreAt, Choice, Meta};
+use super::meta::{CentreAt, Choice, MOST_COUNTED, Meta};
 use super::record::{self, Place, Slots};
 use super::value;
 use super::writer::{Parts, Writer};
@@ -31,10 +34,16 @@ use crate::shim::relation::Index;
 /// The level in the trailer of its page, beside those of [`Slots`].
 const LEVEL: u16 = 4;
 
-/// So many vectors tell whether there is to be a centre: of fewer, a build may choose one, and the index may when it has grown.
-pub(super) const ENOUGH: usize = 256;
-/// An index that has grown to more before it could choose has none.
-pub(super) const MOST_RECODED: usize = 4 * ENOUGH;
+/// Vectors that a build wants to tell by.
+const ENOUGH: usize = 256;
+/// An index that has grown to more before it could choose has none: to somewhat more than the last of the steps, since what was cancelled
+/// there is done when the next page is added.
+const MOST_RECODED: usize = 5120;
+/// By so many vectors of a grown index, about, it is decided.
+const SAMPLED: usize = 512;
+/// Each node is at most so often a piece of the work.
+const PIECES: usize = 2;
+const _: () = assert!(PIECES * MOST_RECODED <= MOST_COUNTED);
 
 /// A build looks at the rows of so many blocks. If these have too few vectors, as where a condition keeps few rows in the index, it looks at more,
 /// and in the end at all until there are enough.
@@ -180,22 +189,41 @@ pub(super) fn metric_score(metric: Metric, centre: &Centre, score: f32) -> f32 {
     }
 }
 
+/// A piece of making codes anew, of one node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    /// The codes that it has in place of its vector.
+    Own,
+    /// The codes of its links, or their scores where they have none: those of nodes that have their vectors are of these.
+    Links,
+}
+
 impl Writer<'_> {
-    /// Chooses a centre once there are enough vectors, if that is still open, and makes the codes of those be about it.
+    /// Chooses a centre when there are enough vectors for the next step, if that is still open, and makes all codes be about it. To be called
+    /// when a page of nodes was added.
     pub(super) fn choose_centre(&mut self) {
+        let Choice::Open { judged } = self.graph.meta.choice else { return };
+        let (step, layout) = (Centre::STEPS.get(judged).copied().unwrap_or(0), self.graph.layout);
+        // About so many pages a node takes, without those of links above level 0: nodes are counted only when there may be enough.
+        let share = |slots| 1.0 / layout.per_page(slots).max(1) as f64;
+        let pages = share(Slots::Nodes) + if layout.exact { 0.0 } else { share(Slots::Vectors) };
+        if f64::from(self.graph.index.blocks()) < step as f64 * pages {
+            return;
+        }
         let mut nodes = Vec::new();
         self.each_node(|node, slot| nodes.push((node, record::vector_place(slot))));
-        if nodes.len() < ENOUGH {
+        if nodes.len() < step {
             return;
         }
         let mut sample = Sample::new(&self.graph.meta);
-        if nodes.len() <= MOST_RECODED {
-            for (node, place) in nodes {
+        let count = nodes.len();
+        if count <= MOST_RECODED {
+            for (node, place) in nodes.into_iter().step_by((count / SAMPLED).max(1)) {
                 sample.elements.extend(self.stored_vector(node, place));
             }
         }
         let Some(centre) = sample.centre() else {
-            self.graph.meta.choice = Choice::Made;
+            self.graph.meta.choice = Choice::after(count);
             self.write_meta();
             return;
         };
@@ -208,37 +236,58 @@ impl Writer<'_> {
         self.recode();
     }
 
-    /// Makes the codes of all nodes be about the centre, and the scores of links theirs.
+    /// Makes the codes of all nodes be about the centre, and the scores of links theirs, as far as that is not done yet.
     pub(super) fn recode(&mut self) {
-        let layout = self.graph.layout;
         let mut nodes = Vec::new();
         self.each_node(|node, slot| nodes.push((node, record::level(slot), record::vector_place(slot))));
         self.forget_vectors();
-        if !layout.exact {
-            for (node, _, place) in &nodes {
-                check_for_interrupts!();
-                let vector = self.stored_vector(*node, *place);
-                let Ok(unit) = layout.metric.check(&vector, layout.dimensions) else { continue };
-                let mut codes = vec![0; vector.len()];
-                let factors = self.graph.encode(&vector, unit, &mut codes);
-                let body = layout.body(&vector, unit, Coded { factors, codes: &codes });
-                let Place { block, slot } = layout.place(*node);
-                let at = layout.offset(Slots::Nodes, slot) + layout.body_at();
-                self.write(Parts::from([(block, vec![(at, body)])]));
-            }
-        }
-        for (node, level, _) in nodes {
+        let done = match self.graph.meta.choice {
+            Choice::Recoding { done } => done,
+            _ => 0,
+        };
+        let kinds: &[Piece] =
+            if self.graph.layout.exact { &[Piece::Links] } else { &[Piece::Own, Piece::Links] };
+        pgrx::debug1!(
+            "making codes of index \"{}\" anew, from piece {done} of {} on",
+            self.graph.index.shown(),
+            kinds.len() * nodes.len()
+        );
+        let pieces = kinds.iter().flat_map(|kind| nodes.iter().map(move |node| (*kind, *node)));
+        for (at, (kind, (node, level, place))) in pieces.enumerate().skip(done) {
             check_for_interrupts!();
-            // Scores of nodes that have their vectors are of these.
-            let top = if layout.exact { 0 } else { level };
-            for level in 0..=top {
-                self.write_codes(node, level);
+            match kind {
+                Piece::Own => {
+                    self.note_recoded(at + 1);
+                    self.write_own_codes(node, place);
+                }
+                Piece::Links => {
+                    let top = if self.graph.layout.exact { 0 } else { level };
+                    for level in 1..=top {
+                        self.write_codes(node, level);
+                    }
+                    self.note_recoded(at + 1);
+                    self.write_codes(node, 0);
+                }
             }
+            fault::point("hnsw_node_recoded");
         }
         self.forget_vectors();
         self.graph.meta.choice = Choice::Made;
         self.write_meta();
         fault::point("hnsw_recoded");
+    }
+
+    /// Makes the codes anew that a node has in place of its vector, which is at a place.
+    fn write_own_codes(&mut self, node: u32, place: Option<Place>) {
+        let layout = self.graph.layout;
+        let vector = self.stored_vector(node, place);
+        let Ok(unit) = layout.metric.check(&vector, layout.dimensions) else { return };
+        let mut codes = vec![0; vector.len()];
+        let factors = self.graph.encode(&vector, unit, &mut codes);
+        let body = layout.body(&vector, unit, Coded { factors, codes: &codes });
+        let Place { block, slot } = layout.place(node);
+        let at = layout.offset(Slots::Nodes, slot) + layout.body_at();
+        self.write(Parts::from([(block, vec![(at, body)])]));
     }
 
     /// Makes the codes of a node's links in a level anew, or their scores where they have none.

@@ -69,7 +69,7 @@ pub(crate) fn check(table: &OpenTable, index: Index<'_>, heapallindexed: bool, p
         problems.report(|| format!("the graph is not whole: {damage:?}"));
     }
     // Codes are to be made anew by the next writer: until then some are about what they were about before.
-    let has_codes = writer.graph.meta.choice != Choice::Recoding;
+    let has_codes = !matches!(writer.graph.meta.choice, Choice::Recoding { .. });
     for node in linked.iter().filter(|_| has_codes) {
         if !codes_agree(&writer, *node) {
             let at = layout.place(*node);

@@ -147,9 +147,13 @@ pub(super) struct Query<'q> {
 impl<'i> Graph<'i> {
     /// Reads the meta page.
     pub(super) fn open(index: Index<'i>) -> Graph<'i> {
-        let known = known(index);
-        let meta = Meta::on(index, &known.page(index, 0));
-        Graph::of(index, meta, meta.layout(), known)
+        let meta = Graph::meta_now(index);
+        Graph::of(index, meta, meta.layout(), known(index))
+    }
+
+    /// What the meta page says now.
+    pub(super) fn meta_now(index: Index<'_>) -> Meta {
+        Meta::on(index, &known(index).page(index, 0))
     }
 
     /// The same of an index whose meta page has been read: where searches begin is read again, the rest never changes.
@@ -169,7 +173,7 @@ impl<'i> Graph<'i> {
 
     /// What scores of codes are in the order of.
     fn scores_of(&self) -> Metric {
-        if self.centre.is_some() { Centre::SCORES } else { self.layout.metric }
+        if self.centre.is_some() { Centre::scores_of(self.layout.metric) } else { self.layout.metric }
     }
 
     /// Writes the codes of a vector over `codes`; `unit` is what makes it of length 1 where only its direction counts.
@@ -310,32 +314,56 @@ impl<'i> Graph<'i> {
         let in_order = self.layout.finds_in_order();
         // As it was when the node was expanded. It may have been removed since: then its row is one that no snapshot of now sees.
         let kept = self.rows.borrow_mut().remove(&found.node);
-        if in_order && let Some(kept) = kept {
-            return Some((found.score, kept.row));
+        let target = query.filter(|_| !in_order).map(|query| (query.vector, query.squares));
+        match (kept, target) {
+            (Some(kept), _) if in_order => Some((found.score, kept.row)),
+            (Some(Kept { row, vector: Some(place) }), Some(_)) => self.row_at(place, row, target, other),
+            (_, Some(_)) => self.row_by_vector(found.node, target, other),
+            (_, None) => Some((found.score, self.node(found.node, record::row)?)),
         }
-        let (metric, query) = (self.layout.metric, query.filter(|_| !in_order));
-        let distance = |elements: &[f32]| {
-            query.map_or(found.score, |query| {
-                metric.distance_from(&self.kernels, (query.vector, query.squares), elements)
-            })
-        };
-        let (score, Kept { row, vector }) = match kept {
-            Some(kept) if kept.vector.is_some() => (found.score, kept),
-            _ => self.node(found.node, |slot| {
-                let row = record::row(slot)?;
-                let is_here = query.is_some() && self.layout.exact;
-                let score =
-                    if is_here { distance(self.layout.elements_in(slot, other).1) } else { found.score };
-                Some((score, Kept { row, vector: record::vector_place(slot) }))
-            })?,
-        };
-        let Some(place) = vector.filter(|_| query.is_some()) else { return Some((score, row)) };
+    }
+
+    /// The row of a node, and how far its vector is from another one with what distances from that need beside it, as a number in the order
+    /// of the distance; `None` if the node was removed.
+    pub(super) fn row_by_vector(
+        &self,
+        node: u32,
+        target: Option<(&[f32], f32)>,
+        other: &mut Vec<f32>,
+    ) -> Option<(f32, pg_sys::ItemPointerData)> {
+        let (score, row, place) = self.node(node, |slot| {
+            let row = record::row(slot)?;
+            let score = match self.layout.exact {
+                true => self.distance(target, self.layout.elements_in(slot, other).1),
+                false => 0.0,
+            };
+            Some((score, row, record::vector_place(slot)))
+        })?;
+        match place {
+            Some(place) => self.row_at(place, row, target, other),
+            None => Some((score, row)),
+        }
+    }
+
+    /// The same of a row whose vector is at a place of its own.
+    fn row_at(
+        &self,
+        place: Place,
+        row: pg_sys::ItemPointerData,
+        target: Option<(&[f32], f32)>,
+        other: &mut Vec<f32>,
+    ) -> Option<(f32, pg_sys::ItemPointerData)> {
         let row_bytes = record::row_bytes(row);
         self.read(Slots::Vectors, place, |slot| {
             // Both may have become another row's in between.
             let same = slot.starts_with(&row_bytes);
-            same.then(|| (distance(record::elements_in(slot, self.layout.dimensions, other)), row))
+            let elements = record::elements_in(slot, self.layout.dimensions, other);
+            same.then(|| (self.distance(target, elements), row))
         })
+    }
+
+    fn distance(&self, target: Option<(&[f32], f32)>, elements: &[f32]) -> f32 {
+        target.map_or(0.0, |from| self.layout.metric.distance_from(&self.kernels, from, elements))
     }
 
     /// Asks for the vector of a node that has been expanded, before [`Graph::row`] reads it.
@@ -359,7 +387,7 @@ impl<'i> Graph<'i> {
                     let dot = |a: &[f32], b: &[f32]| (self.kernels.dot)(a, b);
                     -2.0 * (dot(a, b) + dot(centre.elements(), a) + dot(centre.elements(), b))
                 }
-                _ => Centre::SCORES.score(&self.kernels, a, b, 1.0),
+                _ => Centre::scores_of(metric).score(&self.kernels, a, b, 1.0),
             },
             _ => metric.score(&self.kernels, a, b, 1.0),
         }

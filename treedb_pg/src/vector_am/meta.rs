@@ -15,10 +15,11 @@
 //! | 36 | 4 | generation: a number that changes when links above level 0 do, or where searches begin |
 //! | 40 | 4 | the block of the centre that codes are about, 0 for none: codes are about zero |
 //! | 44 | 4 | a number that no other centre has had in these files |
-//! | 48 | 2 | 1 as long as a centre may still be chosen, 2 while codes are made anew because one was, otherwise 0 |
+//! | 48 | 2 | in the lowest two bits 1 as long as a centre may still be chosen, 2 while codes are made anew because one was, otherwise 0; in the others how often it was judged that there is to be none, or how far the new codes are (see `vector_am/centre`) |
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+use treedb_vector::centre::Centre;
 use treedb_vector::graph::Limits;
 
 use super::graph::checked;
@@ -51,10 +52,50 @@ pub(super) struct CentreAt {
 pub(super) enum Choice {
     /// There is one, or there will be none.
     Made,
-    /// The index has too few vectors to tell.
-    Open,
+    /// The index has too few vectors to tell, or has more by now than those that were judged, and were not alike.
+    Open {
+        /// Those of [`Centre::STEPS`] that it has been judged at.
+        judged: usize,
+    },
     /// One was chosen, and some codes may still be about zero.
-    Recoding,
+    Recoding {
+        /// Pieces of that work that are done ([`Writer::recode`](super::writer::Writer::recode)).
+        done: usize,
+    },
+}
+
+/// Bits of the number that says what the choice is; those above them count.
+const CHOICE_BITS: u32 = 2;
+/// The greatest count.
+pub(super) const MOST_COUNTED: usize = (u16::MAX >> CHOICE_BITS) as usize;
+
+impl Choice {
+    /// That of an index of so many vectors that are not alike.
+    pub(super) fn after(vectors: usize) -> Choice {
+        match Centre::STEPS.partition_point(|step| *step <= vectors) {
+            all if all == Centre::STEPS.len() => Choice::Made,
+            judged => Choice::Open { judged },
+        }
+    }
+
+    fn from_number(number: u16) -> Option<Choice> {
+        let count = usize::from(number >> CHOICE_BITS);
+        match number & ((1 << CHOICE_BITS) - 1) {
+            0 if count == 0 => Some(Choice::Made),
+            1 if count < Centre::STEPS.len() => Some(Choice::Open { judged: count }),
+            2 => Some(Choice::Recoding { done: count }),
+            _ => None,
+        }
+    }
+
+    fn number(self) -> u16 {
+        let (what, count) = match self {
+            Choice::Made => (0, 0),
+            Choice::Open { judged } => (1, judged),
+            Choice::Recoding { done } => (2, done.min(MOST_COUNTED)),
+        };
+        what | (count as u16) << CHOICE_BITS
+    }
 }
 
 /// What the meta page says.
@@ -94,7 +135,7 @@ impl Meta {
             choice: Choice::Made,
             version: VERSION,
         };
-        let choice = if meta.layout().may_have_centre() { Choice::Open } else { Choice::Made };
+        let choice = if meta.layout().may_have_centre() { Choice::after(0) } else { Choice::Made };
         Meta { choice, ..meta }
     }
 
@@ -135,12 +176,8 @@ impl Meta {
             rooms: [int(24), int(28), int(32)],
             generation: int(36),
             centre,
-            choice: match choice {
-                0 => Choice::Made,
-                1 => Choice::Open,
-                2 => Choice::Recoding,
-                other => return Err(Damage::new("what is known of a centre", other)),
-            },
+            choice: Choice::from_number(choice)
+                .ok_or_else(|| Damage::new("what is known of a centre", choice))?,
             version,
         })
     }
@@ -164,12 +201,7 @@ impl Meta {
         if self.version != WITHOUT_CENTRE {
             let CentreAt { block, number } = self.centre.unwrap_or(CentreAt { block: 0, number: 0 });
             bytes.extend([block, number].iter().flat_map(|int| int.to_le_bytes()));
-            let choice: u16 = match self.choice {
-                Choice::Made => 0,
-                Choice::Open => 1,
-                Choice::Recoding => 2,
-            };
-            bytes.extend(choice.to_le_bytes());
+            bytes.extend(self.choice.number().to_le_bytes());
         }
         (HEADER, bytes)
     }

@@ -11,6 +11,11 @@
 //!
 //! A row with several vectors is found by the nearest of them, and not again.
 //!
+//! While the codes of an index are made anew about a centre ([`super::centre`]), some are about what others are not: a scan compares all nodes,
+//! which are not many then, by their vectors. One that is under way when that begins may have taken codes for what they are not. So as long as
+//! an index may still get a centre, a scan looks at the meta page after each search. If there is one now, it forgets what it has not returned yet,
+//! and begins again. Rows that it has returned are not found again.
+//!
 //! Rows are returned in order. A scan that goes on looks half as many nodes ahead as it has returned rows: one that it
 //! finds too late all the same, nearer than the last one that was returned, is kept back until there is no other. So the order holds for
 //! a query that is content with the rows that come in order, and one that is not loses none. With
@@ -20,17 +25,17 @@ use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet};
 
-use pgrx::pg_sys;
+use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::code::{self, Coded, Factors};
 use treedb_vector::graph::Walk;
 use treedb_vector::neighbour::Turned;
 
-use super::centre::MOST_RECODED;
 use super::graph::{Graph, Query, Rows};
 use super::meta::{Choice, Meta};
 use super::record::{self, Layout};
 use super::value;
-use crate::shim::buffer;
+use super::writer::each_node_of_page;
+use crate::shim::buffer::{self, Page, Shared};
 use crate::shim::distance_method::Target;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::relation::{Index, Relation};
@@ -122,6 +127,8 @@ enum Progress {
     #[default]
     Before,
     Searching,
+    /// There are no other nodes than those of rows that are ready.
+    AllReady,
     /// Only rows that were found too late are left.
     AllFound,
 }
@@ -151,7 +158,7 @@ struct Memory {
     ready: BinaryHeap<Ranked>,
     /// Rows that were found too late.
     late: BinaryHeap<Ranked>,
-    /// Rows that have been found, of an index where a row may have several vectors.
+    /// Rows that have been returned, or were found too late: of an index where a row may be found again.
     seen: HashSet<[u8; 6]>,
     /// Room for a vector.
     other: Vec<f32>,
@@ -184,6 +191,10 @@ pub(super) struct State {
     ordered: bool,
     /// Rows that are ready are in order, and none that is nearer is looked for.
     is_final: bool,
+    /// The index may get a centre while it is scanned.
+    may_begin_again: bool,
+    /// What makes the vector of length 1 where only its direction counts.
+    unit: f32,
     /// What distances from the vector need beside it.
     squares: f32,
     /// Those of the vector's codes.
@@ -215,10 +226,12 @@ impl State {
 
     /// What the index is.
     fn opened(&mut self, index: Index<'_>) -> (Meta, Layout) {
-        *self.opened.get_or_insert_with(|| {
+        let opened = *self.opened.get_or_insert_with(|| {
             let Graph { meta, layout, .. } = Graph::open(index);
             (meta, layout)
-        })
+        });
+        self.may_begin_again |= matches!(opened.0.choice, Choice::Open { .. });
+        opened
     }
 
     /// Begins again.
@@ -227,25 +240,50 @@ impl State {
         if self.opened.is_some_and(|(meta, _)| meta.choice != Choice::Made) {
             self.opened = None;
         }
-        let (meta, layout) = self.opened(index);
+        self.may_begin_again = false;
+        let (meta, _) = self.opened(index);
         self.memory.clear();
         (self.progress, self.farthest, self.returned) = (Progress::Before, None, 0);
         self.ordered = !matches!(target, Target::Missing);
         if let Target::Value(value) = target {
-            let Memory { vector, direction, turned, codes, .. } = &mut self.memory;
+            let Memory { vector, direction, .. } = &mut self.memory;
             match value::target(meta.kind, meta.dimensions, value.bytes(), vector) {
                 Some(unit) => {
-                    let (metric, graph) = (meta.kind.metric, Graph::opened(index, meta, layout));
                     direction.extend(vector.iter().map(|element| element * unit));
-                    self.squares = metric.squares(&graph.kernels, vector);
-                    codes.resize(code::code_bytes(metric, vector.len()), 0);
-                    self.factors = graph.encode_query(vector, unit, codes);
-                    graph.turn(direction, turned);
+                    self.unit = unit;
+                    self.encode(index);
                 }
                 // It has no direction: its distance from every row is NaN.
                 None => vector.clear(),
             }
         }
+    }
+
+    /// Makes what searches for the vector need of it, about the centre that the index has.
+    fn encode(&mut self, index: Index<'_>) {
+        let (meta, layout) = self.opened(index);
+        let Memory { vector, direction, turned, codes, .. } = &mut self.memory;
+        let (metric, graph) = (meta.kind.metric, Graph::opened(index, meta, layout));
+        self.squares = metric.squares(&graph.kernels, vector);
+        codes.resize(code::code_bytes(metric, vector.len()), 0);
+        self.factors = graph.encode_query(vector, self.unit, codes);
+        graph.turn(direction, turned);
+    }
+
+    /// Begins again if the index has got a centre since it was opened: codes that were met may be about it. True if it has.
+    fn begins_again(&mut self, index: Index<'_>) -> bool {
+        let is_as_before = |(meta, _): (Meta, Layout)| Graph::meta_now(index).centre == meta.centre;
+        if !self.may_begin_again || self.opened.is_none_or(is_as_before) {
+            return false;
+        }
+        self.opened = None;
+        self.progress = Progress::Before;
+        self.memory.rows.clear();
+        self.memory.ready.clear();
+        if !self.memory.vector.is_empty() {
+            self.encode(index);
+        }
+        true
     }
 
     /// The next row.
@@ -263,16 +301,24 @@ impl State {
         let is_strict = STRICT_ORDER.is_on();
         let has_several = self.opened.is_some_and(|(meta, _)| meta.kind.has_several());
         loop {
-            if self.memory.ready.is_empty() || !self.is_final {
+            if self.progress != Progress::AllReady && (self.memory.ready.is_empty() || !self.is_final) {
                 let (meta, layout) = self.opened(index);
                 let rows = std::mem::take(&mut self.memory.rows);
                 let graph = Graph::opened(index, meta, layout).for_scan(rows);
-                self.search(&graph, table, is_strict);
+                if let Choice::Recoding { .. } = meta.choice {
+                    self.compare_all(&graph);
+                } else {
+                    self.search(&graph, table, is_strict);
+                }
                 self.memory.rows = graph.into_rows();
+                if self.begins_again(index) {
+                    continue;
+                }
             }
             let Some(found) = self.memory.ready.pop() else {
+                let has_searched = self.progress == Progress::Searching;
                 self.progress = Progress::AllFound;
-                if !self.reported && self.memory.walk.compared() >= MAX_SCAN_TUPLES.get() {
+                if !self.reported && has_searched && self.memory.walk.compared() >= MAX_SCAN_TUPLES.get() {
                     self.reported = true;
                     pgrx::notice!(
                         "a scan of index \"{}\" has looked for no more rows after comparing {}: see treedb.hnsw_max_scan_tuples",
@@ -282,7 +328,8 @@ impl State {
                 }
                 return self.memory.late.pop().map(|late| late.row);
             };
-            if has_several && !self.memory.seen.insert(record::row_bytes(found.row)) {
+            let may_be_found_again = has_several || self.may_begin_again;
+            if may_be_found_again && !self.memory.seen.insert(record::row_bytes(found.row)) {
                 continue;
             }
             if is_strict && self.farthest.is_some_and(|farthest| found.distance < farthest) {
@@ -293,6 +340,25 @@ impl State {
             self.returned += 1;
             return Some(found.row);
         }
+    }
+
+    /// Compares all nodes by their vectors.
+    fn compare_all(&mut self, graph: &Graph<'_>) {
+        let Memory { vector, ready, other, .. } = &mut self.memory;
+        let query = (!vector.is_empty()).then_some((vector.as_slice(), self.squares));
+        let mut nodes = Vec::new();
+        for block in 1..graph.index.blocks() {
+            check_for_interrupts!();
+            let page: Page<Shared> = Page::read(graph.index, block);
+            each_node_of_page(graph, &page, &mut |node, _| nodes.push(node));
+            // Their vectors may be on other pages, of which one at a time is latched.
+            drop(page);
+            for node in nodes.drain(..) {
+                let found = graph.row_by_vector(node, query, other);
+                ready.extend(found.map(|(distance, row)| Ranked { distance, row }));
+            }
+        }
+        (self.progress, self.is_final) = (Progress::AllReady, true);
     }
 
     /// Finds the next rows, of which the nearest may be returned.
@@ -316,10 +382,7 @@ impl State {
         }
         let first = ef.saturating_sub(self.returned);
         self.is_final = graph.layout.finds_in_order();
-        let (ranked, wanted) = if graph.meta.choice == Choice::Recoding {
-            // Some codes are about what they were about before: all nodes are compared by their vectors.
-            (2 * MOST_RECODED, 2 * MOST_RECODED)
-        } else if self.is_final {
+        let (ranked, wanted) = if self.is_final {
             let at_once =
                 first.saturating_sub(ahead).max(self.returned / AT_ONCE).max(ahead.clamp(1, AT_LEAST));
             (at_once, ahead + at_once)

@@ -1,9 +1,12 @@
 //! Removing the nodes of rows that are gone. Each is unlinked, and its neighbours are linked to each other, before its slots
 //! are free for other rows.
+//!
+//! A vacuum also finishes what is left of making codes anew ([`super::centre`]).
 
 use pgrx::pg_sys;
 
 use super::graph::Graph;
+use super::meta::Choice;
 use super::record;
 use super::writer::{Writer, each_node_of_page};
 use crate::pages::allocate::is_unused;
@@ -54,7 +57,11 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
     }
 }
 
-/// Counts pages.
+/// Finishes codes that a session has begun to make anew, and counts pages.
 pub(super) fn vacuum_cleanup(vacuum: &mut Vacuum<'_>) {
-    vacuum.stats.num_pages = vacuum.index().blocks();
+    let index = vacuum.index();
+    if let Choice::Recoding { .. } = Graph::meta_now(index).choice {
+        Writer::lock(index).finish_recoding();
+    }
+    vacuum.stats.num_pages = index.blocks();
 }

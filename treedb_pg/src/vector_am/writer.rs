@@ -137,6 +137,12 @@ impl<'i> Writer<'i> {
         &self.graph.layout
     }
 
+    /// Lets the next record say too how far the new codes are.
+    pub(super) fn note_recoded(&mut self, done: usize) {
+        self.graph.meta.choice = Choice::Recoding { done };
+        self.meta_changed = true;
+    }
+
     /// Writes parts of pages.
     pub(super) fn write(&mut self, mut parts: Parts) {
         if std::mem::take(&mut self.meta_changed) {
@@ -177,7 +183,7 @@ impl<'i> Writer<'i> {
         let mut meta: Page<Exclusive> = Page::read(index, 0);
         let mut image = PageImage::empty();
         centre::init_page(&mut image, &centre);
-        self.graph.meta.set_centre(page.block(), Choice::Recoding);
+        self.graph.meta.set_centre(page.block(), Choice::Recoding { done: 0 });
         // Codes that backends remember are about zero.
         self.graph.meta.generation = self.graph.meta.generation.wrapping_add(1);
         let (at, bytes) = self.graph.meta.part();
@@ -290,7 +296,16 @@ impl<'i> Writer<'i> {
         }
         self.write(parts);
         fault::point("hnsw_node");
+        self.link(node, level, (vector, unit), coded);
+        // While a build writes, nobody has to know.
+        if std::mem::take(&mut self.has_grown) && self.logs {
+            self.choose_centre();
+        }
+    }
 
+    /// Links a node that has no links; its vector is `vector`.
+    fn link(&mut self, node: u32, level: u8, (vector, unit): (&[f32], f32), coded: Coded<'_>) {
+        let (limits, metric) = (self.graph.meta.limits(), self.layout().metric);
         let mut scratch = self.memory.scratch.take().unwrap_or_default();
         // As others will read it.
         let direction: Vec<f32> = match self.layout().exact {
@@ -307,15 +322,11 @@ impl<'i> Writer<'i> {
         self.write_whole();
         self.memory.scratch = Some(scratch);
         self.forget_vectors();
-        // While a build writes, nobody has to know.
-        if std::mem::take(&mut self.has_grown) && self.graph.meta.choice == Choice::Open && self.logs {
-            self.choose_centre();
-        }
     }
 
     /// Makes the rest of the codes be about the centre that a writer has chosen, if it ended before it had made all.
-    fn finish_recoding(&mut self) {
-        if self.graph.meta.choice == Choice::Recoding {
+    pub(super) fn finish_recoding(&mut self) {
+        if let Choice::Recoding { .. } = self.graph.meta.choice {
             self.recode();
         }
     }

@@ -181,9 +181,9 @@ impl MemoryGraph {
         if let Some(few) = &mut self.few {
             *few = Arc::new(few.about(&centre));
         } else {
-            self.codes = self.codes.emptied_for(Centre::SCORES);
+            self.codes = self.codes.emptied_for(Centre::scores_of(self.metric));
         }
-        self.scores_of = Centre::SCORES;
+        self.scores_of = Centre::scores_of(self.metric);
         self.centre = Some(centre);
     }
 

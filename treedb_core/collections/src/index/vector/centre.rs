@@ -4,7 +4,7 @@
 //!
 //! - when it is built, by some of all documents;
 //! - when its first vectors come, by those that come together;
-//! - when it has grown to so many vectors as [`STEPS`] say, by some of them.
+//! - when it has grown to so many vectors as [`Centre::STEPS`] say, by some of them.
 //!
 //! Vectors that are alike get a centre, which stays as long as there is any vector. An index that has grown is coded again then, and linked
 //! again, since links that were chosen by codes that do not tell vectors apart lead nowhere: in the transaction that adds the vector that
@@ -39,10 +39,6 @@ const PLACES: u64 = 16;
 /// Slices of rows that are read at each place at most to find some with vectors.
 const SLICES: usize = 64;
 
-/// An index is judged when it has grown to so many vectors: to as many as tell anything ([`Centre::of_alike`]), so that one by one they are
-/// coded as those that come together are; and if these were not alike, when there are enough to hide a few others, and once more while
-/// coding all again is bounded work. An index that is alike misses little before the first step, in which most vectors are compared anyway.
-const STEPS: [u64; 3] = [Centre::FEWEST as u64, 256, 4096];
 /// Of an index with more vectors nothing is coded again.
 const MOST: u64 = 4096;
 /// An index that has shrunk to such a part of what was judged is judged as if it had not been: others may have come.
@@ -62,7 +58,12 @@ impl Judged {
             judged.remove(&table.id());
             at = 0;
         }
-        before == 0 || STEPS.iter().find(|step| **step > at).is_some_and(|step| after >= *step)
+        before == 0
+            || Centre::STEPS
+                .iter()
+                .map(|step| *step as u64)
+                .find(|step| *step > at)
+                .is_some_and(|step| after >= step)
     }
 
     /// Returns what was noted before.

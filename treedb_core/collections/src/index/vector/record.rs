@@ -154,7 +154,8 @@ pub(super) fn for_each_link(record: &[u8], level: u8, each: &mut dyn FnMut(Link<
 
 /// Whether the codes of an index may be about a centre.
 pub(super) fn may_have_centre(def: &VectorDef) -> bool {
-    def.has_codes() && Centre::is_for(def.metric, def.elements)
+    // Sums of differences are compared by the vectors wherever the graph is in memory.
+    def.has_codes() && def.metric != Metric::L1 && Centre::is_for(def.metric, def.elements)
 }
 
 /// The record of a centre.
@@ -249,7 +250,7 @@ impl Comparison {
     /// Of an index whose codes are about this centre.
     pub(super) fn of(def: &VectorDef, centre: Option<&Centre>) -> Self {
         let (metric, elements, has_codes) = (def.metric, def.elements, def.has_codes());
-        let scores_of = centre.map_or(metric, |_| Centre::SCORES);
+        let scores_of = centre.map_or(metric, |_| Centre::scores_of(metric));
         Comparison { metric, scores_of, elements, has_codes, kernels: Kernels::best() }
     }
 
