@@ -102,7 +102,7 @@ impl Database {
         Self::open_and(dir, options, |_| Ok(()))
     }
 
-    /// [`Self::open_with`] of a copy ([`Self::backup_to`]) to which the changes are to be applied that were made after it. An index that was being built
+    /// [`Self::open_with`] of a copy ([`Store::backup_to`]) to which the changes are to be applied that were made after it. An index that was being built
     /// when the copy was made is dropped: it was not there yet, and is created with the change that says so, if it ever was. [`Self::open_with`]
     /// would complete it, and record that as a change of the copy's own after those that it has in common with the database it was made from. Vector indexes
     /// are completed, as their creation is not recorded.
