@@ -34,6 +34,12 @@ def lines(db, query, args=()):
     return [" | ".join(str(value) for value in row) for row in db.execute(query, args)]
 
 
+def index_only(db):
+    """Leaves the planner nothing but walks of indexes."""
+    for setting in ("seqscan", "bitmapscan", "sort"):
+        db.execute(f"SET enable_{setting} = off")
+
+
 def refused(db, statement, state, text=""):
     """The error of a statement that must be refused with this SQLSTATE."""
     try:
