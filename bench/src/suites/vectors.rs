@@ -27,7 +27,7 @@ pub(super) const ABOUT: &str = "The 10 nearest of a set of normalised vectors un
     the library is compared with the graph alone, of the same vectors inserted in the same order, and with the goal of 15 us more \
     than that. Filtered searches ask for the documents whose number is below a limit, over an index of the number, and are compared with \
     an exact search of the same documents and with USearch's search by a predicate, which returns no documents, each at its least `ef` with \
-    a recall of .95, after ten searches that are not measured. The memory of the index of a collection is what `Database::vector_memory` says, and all that searches of it use. Of the \
+    a recall of .95; all of them are made once before, which is not measured, and then again and again for ten milliseconds at least. The memory of the index of a collection is what `Database::vector_memory` says, and all that searches of it use. Of the \
     documents 30 % are deleted and inserted again, and searches before and after that compared. Searches during inserts run in one thread while another inserts \
     documents into the same collection, or into another one like it, one by one, as fast as it can.";
 

@@ -150,10 +150,11 @@ fn text_vectors(dimensions: usize) -> PathBuf {
 }
 
 fn beside(place: &Path, dimensions: usize) -> PathBuf {
-    let [stem, end] = [place.file_stem(), place.extension()].map(|part| part.unwrap_or_default().display());
+    let stem = place.file_stem().unwrap_or_default().display();
+    let end = place.extension().map(|end| format!(".{}", end.display())).unwrap_or_default();
     match dimensions {
         384 => place.to_owned(),
-        _ => place.with_file_name(format!("{stem}_{dimensions}.{end}")),
+        _ => place.with_file_name(format!("{stem}_{dimensions}{end}")),
     }
 }
 

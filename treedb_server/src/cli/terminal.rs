@@ -2,15 +2,16 @@
 //!
 //! While it is asked for, the keys that interrupt, quit and suspend a program (Ctrl-C, Ctrl-\, Ctrl-Z) do not send their signals but are read
 //! like others. So the terminal is as it was before the signal comes, which is sent here then: who presses Ctrl-C has a terminal that shows
-//! what is entered. Lines are put together here for the same reason: the terminal would keep such a key until the end of the line. A signal of
-//! another program is not waited for: one that ends the process leaves the terminal as it is.
+//! what is entered. The signal goes to the whole process group, as the terminal would send it: to the script and the pipeline too that the
+//! program is part of. Lines are put together here for the same reason: the terminal would keep such a key until the end of the line. A signal of
+//! another program is not waited for: one that ends the process leaves a terminal that neither shows nor interprets keys (`stty sane` mends it).
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Signal, getpgrp, kill_current_process_group};
 use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, SpecialCodes, Termios, tcgetattr, tcsetattr,
+    LocalModes, OptionalActions, SpecialCodeIndex, SpecialCodes, Termios, tcgetattr, tcgetpgrp, tcsetattr,
 };
 
 /// The line of a password.
@@ -22,7 +23,24 @@ const ERASE: [u8; 2] = [0x08, 0x7f];
 /// A terminal that shows nothing of what is entered, until it is dropped.
 struct Silent<'t> {
     terminal: &'t File,
-    before: Termios,
+    before: &'t Termios,
+}
+
+/// Why there is no password.
+#[derive(Debug)]
+pub(super) enum NoPassword {
+    /// A key has interrupted the prompt, and its signal has not ended the process.
+    Interrupted,
+    Other(String),
+}
+
+impl std::fmt::Display for NoPassword {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NoPassword::Interrupted => f.write_str("no password was entered: interrupted"),
+            NoPassword::Other(why) => f.write_str(why),
+        }
+    }
 }
 
 /// How a line has ended.
@@ -34,8 +52,7 @@ enum Entered {
 }
 
 impl<'t> Silent<'t> {
-    fn new(terminal: &'t File) -> rustix::io::Result<Self> {
-        let before = tcgetattr(terminal)?;
+    fn new(terminal: &'t File, before: &'t Termios) -> rustix::io::Result<Self> {
         let mut silent = before.clone();
         silent.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
         silent.special_codes[SpecialCodeIndex::VMIN] = 1;
@@ -48,7 +65,7 @@ impl<'t> Silent<'t> {
 impl Drop for Silent<'_> {
     fn drop(&mut self) {
         // If the terminal is gone, there is nothing to be restored.
-        let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.before);
+        let _ = tcsetattr(self.terminal, OptionalActions::Now, self.before);
     }
 }
 
@@ -82,7 +99,8 @@ fn read_line(terminal: &mut impl Read, keys: &SpecialCodes) -> io::Result<Entere
         match key {
             b'\r' | b'\n' => break,
             _ if is(SpecialCodeIndex::VEOF) => break,
-            _ if is(SpecialCodeIndex::VKILL) => line.clear(),
+            // What is erased of a password is not seen: a word is as much as all.
+            _ if is(SpecialCodeIndex::VKILL) || is(SpecialCodeIndex::VWERASE) => line.clear(),
             _ if is(SpecialCodeIndex::VERASE) || ERASE.contains(&key) => {
                 // A character of several bytes goes as a whole.
                 while line.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
@@ -94,34 +112,47 @@ fn read_line(terminal: &mut impl Read, keys: &SpecialCodes) -> io::Result<Entere
     String::from_utf8(line).map(Entered::Line).map_err(wrong)
 }
 
+/// Stops the process as long as it is in the background, where the terminal is another's: what it would restore would be that one's mode.
+fn wait_for_foreground(terminal: &File) -> rustix::io::Result<()> {
+    // Once: who has left nobody to let it go on is not stopped.
+    if tcgetpgrp(terminal)? != getpgrp() {
+        kill_current_process_group(Signal::TTIN)?;
+    }
+    Ok(())
+}
+
 /// Asks for a password.
 ///
 /// # Errors
 /// There is no terminal, or nothing was entered, or Ctrl-C was pressed and does not end the process.
-pub(super) fn ask_password() -> Result<String, String> {
-    let no_terminal =
-        |error: &dyn std::fmt::Display| format!("there is no terminal to ask for the password: {error}");
+pub(super) fn ask_password() -> Result<String, NoPassword> {
+    let no_terminal = |error: &dyn std::fmt::Display| {
+        NoPassword::Other(format!("there is no terminal to ask for the password: {error}"))
+    };
     let mut terminal =
         File::options().read(true).write(true).open("/dev/tty").map_err(|error| no_terminal(&error))?;
+    wait_for_foreground(&terminal).map_err(|error| no_terminal(&error))?;
+    let before = tcgetattr(&terminal).map_err(|error| no_terminal(&error))?;
     loop {
         let entered = {
             // Before it is asked for: who is fast has begun to type by then.
-            let silent = Silent::new(&terminal).map_err(|error| no_terminal(&error))?;
+            let _silent = Silent::new(&terminal, &before).map_err(|error| no_terminal(&error))?;
             (&terminal).write_all(PROMPT).map_err(|error| no_terminal(&error))?;
-            read_line(&mut &terminal, &silent.before.special_codes)
+            read_line(&mut &terminal, &before.special_codes)
         };
         let _ = terminal.write_all(b"\n");
         match entered.map_err(|error| no_terminal(&error))? {
             Entered::Line(password) if password.is_empty() => {
-                return Err("no password was entered".to_owned());
+                return Err(NoPassword::Other("no password was entered".to_owned()));
             }
             Entered::Line(password) => return Ok(password),
             Entered::Key(signal) => {
-                kill_process(getpid(), signal).map_err(|error| error.to_string())?;
-                // After it was suspended it asks again.
+                kill_current_process_group(signal).map_err(|error| no_terminal(&error))?;
                 if signal != Signal::TSTP {
-                    return Err("no password was entered: interrupted".to_owned());
+                    return Err(NoPassword::Interrupted);
                 }
+                // It asks again when it is let go on in the foreground.
+                wait_for_foreground(&terminal).map_err(|error| no_terminal(&error))?;
             }
         }
     }
@@ -149,6 +180,7 @@ mod tests {
             ("secrex\u{7f}t\n", "secret"),
             ("\u{7f}\u{8}secret\n", "secret"),
             ("wrong\u{15}secret\n", "secret"),
+            ("wrong\u{17}secret\n", "secret"),
             ("caf\u{e9}\u{20ac}\u{7f}\n", "caf\u{e9}"),
             ("with blanks \u{0}\n", "with blanks \u{0}"),
         ] {

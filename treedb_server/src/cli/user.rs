@@ -28,7 +28,7 @@ impl UserArgs {
     fn password(&self) -> Result<Password, Failure> {
         match &self.password_file {
             Some(file) => password(file),
-            None => Ok(Password::new(terminal::ask_password().map_err(Failure)?)),
+            None => Ok(Password::new(terminal::ask_password().map_err(|why| Failure(why.to_string()))?)),
         }
     }
 

@@ -3,6 +3,7 @@ import fcntl
 import os
 import resource
 import select
+import shlex
 import signal
 import subprocess
 import termios
@@ -14,9 +15,9 @@ from server import BIN, PASSWORD, ROOT, Locked
 
 
 class Prompt:
-    """`treedb` with a terminal of its own, at the password prompt."""
+    """`treedb`, or another program that starts it, with a terminal of its own, at the password prompt."""
 
-    def __init__(self, *args):
+    def __init__(self, *args, program=BIN):
         self.own, self.terminal = os.openpty()
         self.before = termios.tcgetattr(self.terminal)
 
@@ -25,7 +26,7 @@ class Prompt:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
         self.process = subprocess.Popen(
-            [BIN, *map(str, args)], stdin=self.terminal, stdout=self.terminal, stderr=self.terminal, start_new_session=True,
+            [program, *map(str, args)], stdin=self.terminal, stdout=self.terminal, stderr=self.terminal, start_new_session=True,
             preexec_fn=own_terminal, env={**os.environ, "TERM": "xterm"})
         self.shown = ""
         self.wait_for("password: ")
@@ -80,6 +81,23 @@ def test_a_terminal_shows_what_is_entered_again_after_the_prompt_was_interrupted
         assert not asked.echoes()
         asked.enter(b"half of it" + key)
         assert asked.ends() == -sent
+
+
+@pytest.mark.parametrize("key, sent", [(b"\x03", signal.SIGINT), (b"\x1c", signal.SIGQUIT)])
+def test_a_key_at_the_prompt_ends_the_script_that_asks_too(locked, key, sent):
+    command = shlex.join(map(str, [BIN, "export", "shop.films", "--uri", locked.uri, "--user", ROOT]))
+    with Prompt("-c", f"{command}; echo went on; sleep 20", program="/bin/sh") as asked:
+        asked.enter(key)
+        assert asked.ends() == -sent
+        assert "went on" not in asked.shown
+
+
+def test_a_script_of_the_shell_whose_prompt_is_interrupted_has_the_status_of_that(locked):
+    with Prompt("shell", locked.uri, "--user", ROOT, "--eval", 'db.changeUserPassword("nobody", passwordPrompt())') as asked:
+        asked.enter(PASSWORD.encode() + b"\n")
+        asked.wait_for("password: ")
+        asked.enter(b"\x03")
+        assert asked.ends() == 130
 
 
 def test_a_password_is_not_shown_and_keys_that_erase_do_so(locked):

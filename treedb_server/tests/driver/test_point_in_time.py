@@ -299,22 +299,23 @@ def test_every_moment_since_a_backup_is_restored_when_the_directory_is_gone(tmp_
 
 def test_a_backup_that_was_made_while_an_index_was_built_is_brought_forward(tmp_path):
     with serving(tmp_path / "data", *SET) as (server, client):
-        building, names = client.load.building, [f"index {n}" for n in range(3)]
+        building, names = client.load.building, [f"index {n}" for n in range(12)]
         building.insert_many([{"_id": i, "tags": [i * 7 + tag for tag in range(40)], **dict.fromkeys(names, i)} for i in range(5_000)])
         succeeds("archive", "--uri", server.uri, tmp_path / "archive")
 
         def build():
             for name in names:
-                building.create_index([("tags", 1), (name, -1)], name=name)
+                if not unfinished:
+                    building.create_index([("tags", 1), (name, -1)], name=name)
 
         def in_progress():
             [build, *_] = [*client.admin.aggregate([{"$currentOp": {}}, {"$match": {"command.createIndexes": "building"}}]), None]
             return build and build["command"]["indexes"][0]["name"]
 
-        builder = threading.Thread(target=build)
-        builder.start()
         number = 0
         unfinished = None
+        builder = threading.Thread(target=build)
+        builder.start()
         while unfinished is None and builder.is_alive():
             before, number = in_progress(), number + 1
             if before:

@@ -1,9 +1,10 @@
 //! Whether a server's certificate is to be trusted.
 //!
-//! It has to be certified by one that is trusted, as on the web. A certificate can also be its own authority, and be trusted itself: `openssl req
-//! -x509` makes such. webpki refuses it as a server's, since what an authority has certified is meant to be another certificate; OpenSSL and
+//! It has to be certified by one that is trusted, as on the web. An authority's certificate can also be a server's: `openssl req -x509` makes one that is
+//! both. webpki refuses it as a server's, since what an authority has certified is meant to be another certificate; OpenSSL and
 //! MongoDB's drivers accept it, and so is it here: a certificate that is one of the trusted, byte for byte, is certified by being so. It must
-//! be valid now, and be for the server's name, as others have to.
+//! be valid now, and be for the server's name, as others have to. What else it says of its use (extended key usage, name constraints) is not looked at:
+//! whoever has its key could certify any.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ impl Verifier {
     /// Trusts `trusted`, which are in `roots` too.
     ///
     /// # Errors
-    /// There are none.
+    /// `roots` is empty.
     pub(crate) fn new(
         trusted: Vec<CertificateDer<'static>>,
         roots: RootCertStore,
@@ -44,7 +45,7 @@ impl Verifier {
     }
 }
 
-/// Whether a certificate was refused for nothing but that it is an authority's: webpki has found before that it is valid now.
+/// Whether a certificate was refused because it is an authority's, which webpki says only of one that it has found valid now.
 fn is_authority(refused: &Error) -> bool {
     match refused {
         Error::InvalidCertificate(CertificateError::Other(OtherError(why))) => {

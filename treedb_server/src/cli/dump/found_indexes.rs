@@ -14,15 +14,16 @@ pub(in crate::cli) struct FoundIndexes {
     pub(in crate::cli) ordinary: Vec<Document>,
     /// Those of vectors, as `createSearchIndexes` takes them.
     pub(in crate::cli) search: Vec<Document>,
-    /// Why those of vectors are left out, in a sentence that names the collection, if the user may not list them.
+    /// Why those of vectors are left out, in a sentence that names the collection, if the server does not list them.
     pub(in crate::cli) left_out: Option<String>,
 }
 
 /// What servers without search indexes answer: MongoDB of several versions, and others that speak its protocol.
-const NO_SEARCH_INDEXES: [i32; 6] = [
+const NO_SEARCH_INDEXES: [i32; 7] = [
     59,        // CommandNotFound
     115,       // CommandNotSupported
     238,       // NotImplemented
+    304,       // a stage that Amazon DocumentDB does not have
     31_082,    // SearchNotEnabled: another program beside MongoDB has them
     40_324,    // there is no such stage
     6_047_401, // the stage is for Atlas
@@ -32,7 +33,7 @@ impl FoundIndexes {
     /// Asks a server.
     ///
     /// # Errors
-    /// The user may not list indexes at all; what a server with search indexes answers instead of listing them.
+    /// The user may not list indexes at all. Whatever else a server answers instead of its search indexes, everything but these can be dumped.
     pub(in crate::cli) fn of_server(
         client: &mut MongoClient,
         database: &str,
@@ -56,14 +57,19 @@ impl FoundIndexes {
         if code.is_some_and(|code| NO_SEARCH_INDEXES.contains(&code)) {
             return Ok(found);
         }
-        if code == Some(ErrorCode::Unauthorized.number()) {
-            found.left_out = Some(format!(
-                "{database}.{collection}: its search indexes are left out, if it has any: the user may not list them, which takes the \
-                 action listSearchIndexes on it"
-            ));
-            return Ok(found);
-        }
-        let first = client.checked(reply)?;
+        let first = match client.checked(reply) {
+            Ok(first) => first,
+            Err(Failure(error)) => {
+                let why = if code == Some(ErrorCode::Unauthorized.number()) {
+                    "the user may not list them, which takes the action listSearchIndexes on it"
+                } else {
+                    error.as_str()
+                };
+                let left_out = "its search indexes are left out, if it has any";
+                found.left_out = Some(format!("{database}.{collection}: {left_out}: {why}"));
+                return Ok(found);
+            }
+        };
         read_rest(client, database, collection, &first, &mut |index| {
             found.search.push(search_index(index)?);
             Ok(())

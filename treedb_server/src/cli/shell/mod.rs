@@ -33,7 +33,7 @@ use super::Failure;
 use super::key::KeyArgs;
 use super::mongo_client::Uri;
 use super::target::must_exist;
-use super::terminal;
+use super::terminal::{self, NoPassword};
 use super::user::UserArgs;
 
 /// The exit status of a shell that Ctrl-C ended, as of all programs that do so.
@@ -93,7 +93,7 @@ impl Shell {
         let database = database.unwrap_or_else(|| "test".to_owned());
         let mut runner = Runner::new(backend, stop, Arc::clone(&interrupted), database, form, interactive);
         let status = match (self.eval, interactive) {
-            (None, true) => conversation(&mut runner)?,
+            (None, true) => conversation(&mut runner, &interrupted)?,
             (Some(text), _) => script(&mut runner, &text, &interrupted),
             (None, false) => {
                 let mut text = String::new();
@@ -122,10 +122,20 @@ fn watch(stop: Arc<Stop>, interrupted: Arc<AtomicBool>, interactive: bool) -> Re
     Ok(())
 }
 
+/// Asks for a password. That a key has interrupted it is known at once, and not only when its signal has arrived.
+fn ask_password(interrupted: &AtomicBool) -> Result<String, String> {
+    terminal::ask_password().map_err(|why| {
+        if matches!(why, NoPassword::Interrupted) {
+            interrupted.store(true, Ordering::Relaxed);
+        }
+        why.to_string()
+    })
+}
+
 /// Runs a text; the first statement that fails ends it.
 fn script(runner: &mut Runner, text: &str, interrupted: &AtomicBool) -> ExitCode {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let done = runner.run_all(text, &terminal::ask_password, &mut out);
+    let done = runner.run_all(text, &|| ask_password(interrupted), &mut out);
     let done = done.and_then(|next| Ok(out.flush().map(|()| next)?));
     match done {
         Ok(_) | Err(Problem::Closed) => ExitCode::SUCCESS,
@@ -139,7 +149,7 @@ fn script(runner: &mut Runner, text: &str, interrupted: &AtomicBool) -> ExitCode
 }
 
 /// Reads statements from a terminal and runs them, until the user leaves.
-fn conversation(runner: &mut Runner) -> Result<ExitCode, Failure> {
+fn conversation(runner: &mut Runner, interrupted: &AtomicBool) -> Result<ExitCode, Failure> {
     let mut lines = Lines::open()?;
     println!("treedb {}: {}", env!("CARGO_PKG_VERSION"), runner.place());
     println!("help lists what can be entered, exit or Ctrl-D leaves");
@@ -156,7 +166,7 @@ fn conversation(runner: &mut Runner) -> Result<ExitCode, Failure> {
             Err(error) => return Err(error.into()),
         };
         let mut out = std::io::stdout().lock();
-        match runner.run_all(&statement, &terminal::ask_password, &mut out) {
+        match runner.run_all(&statement, &|| ask_password(interrupted), &mut out) {
             Ok(Next::Continue) => {}
             Ok(Next::Exit) => return Ok(ExitCode::SUCCESS),
             Err(Problem::Closed) => return Ok(ExitCode::FAILURE),
