@@ -24,6 +24,9 @@ class Prompt:
         def own_terminal():
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            # Who runs the tests in the background of a script has these ignored, and would have children ignore them.
+            for ignored in (signal.SIGINT, signal.SIGQUIT):
+                signal.signal(ignored, signal.SIG_DFL)
 
         self.process = subprocess.Popen(
             [program, *map(str, args)], stdin=self.terminal, stdout=self.terminal, stderr=self.terminal, start_new_session=True,
