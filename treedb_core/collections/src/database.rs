@@ -332,7 +332,7 @@ impl Database {
     ///
     /// # Errors
     /// Those of the checkpoint; of the disk. If it is full, there are no saved images any more. If it would not have as much room left as a file
-    /// takes, that index has none, and the others are saved.
+    /// takes, that index has none, unless its image is in one already, which stays as it is, and the others are saved.
     pub fn save_vector_images(&self) -> Result<()> {
         let Inner { catalog, store, .. } = &*self.inner;
         if !catalog.images().has_any_to_save() {

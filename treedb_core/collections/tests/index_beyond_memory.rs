@@ -31,6 +31,8 @@ fn open(dir: &std::path::Path) -> (Database, Collection) {
     let mut options = Options::default();
     options.durability = Durability::Relaxed;
     let db = Database::open_with(dir, options).unwrap();
+    // What a build takes depends on it.
+    db.set_vector_build_threads(2);
     let things = db.collection("shop.things").unwrap();
     (db, things)
 }

@@ -20,7 +20,7 @@ mod point_lookup;
 mod projections;
 
 mod rebuilds;
-mod saved_images;
+pub(crate) mod saved_images;
 mod several_vectors;
 mod special;
 mod top_k;

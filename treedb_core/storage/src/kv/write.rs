@@ -82,8 +82,8 @@ impl WriteTxn {
         Ok(WriteTxn { inner, writer: Some(writer), broken: false, arena, if_undone: IfUndone::default() })
     }
 
-    /// Calls `call` if the transaction ends without a commit, or is rolled back to a [`Savepoint`](super::Savepoint) made before: for what somebody
-    /// keeps in memory about its changes. That is before another transaction begins, the last call first; `call` must not wait for one.
+    /// Calls `call` if the transaction ends without a commit, or with one that has nothing to commit, or is rolled back to a
+    /// [`Savepoint`](super::Savepoint) made before: for what somebody keeps in memory about its changes. That is before another transaction begins, the last call first; `call` must not wait for one.
     pub fn if_undone(&mut self, call: impl FnOnce() + Send + Sync + 'static) {
         self.if_undone.add(call);
     }

@@ -86,6 +86,13 @@ impl MemoryGraph {
         moved.file.clone_from(&file.file);
         Some(moved)
     }
+
+    /// Keeps no file in use if none of its records is in one. For who has no other records in the file either, whose damage the graph would tell.
+    pub fn leave_file(&mut self) {
+        if self.mapped_bytes() == 0 {
+            self.file = None;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -162,6 +169,34 @@ mod tests {
             let found: Vec<Vec<u32>> = (0..20).map(|at| find(&moved, &vector(&mut Rng::new(at)))).collect();
             assert_eq!(found, expected, "{form}");
             assert!(!moved.is_damaged());
+        }
+    }
+
+    #[test]
+    fn a_graph_of_which_all_has_changed_leaves_the_file_and_one_that_has_something_there_does_not() {
+        for form in 0..FORMS {
+            let mut rng = Rng::new(form as u64 + 70);
+            let (file, _) = mapped(&written(&sample(form, &mut rng)), &[]);
+            let mut graph = MemoryGraph::map(empty(form), &file).unwrap().graph;
+            graph.leave_file();
+            assert!(graph.is_mapped() && graph.mapped_bytes() > 0, "{form}");
+            let before = written(&graph);
+            // To ask for a record for writing copies its segment.
+            fn own<T: Number>(records: &mut Records<T>) {
+                (0..records.count() as u32).for_each(|number| drop(records.get_mut(number).len()));
+            }
+            own(graph.codes.records_mut());
+            own(&mut graph.links);
+            graph.scores.iter_mut().for_each(own);
+            match &mut graph.vectors {
+                Vectors::Floats(records) | Vectors::Coded(records) => own(records),
+                Vectors::Halves(records, _) => own(records),
+                Vectors::Packed(records) => own(records),
+            }
+            own(&mut graph.above.records);
+            graph.leave_file();
+            assert!(!graph.is_mapped() && Arc::strong_count(&file) == 1, "{form}");
+            assert!(written(&graph) == before, "{form}");
         }
     }
 

@@ -52,18 +52,23 @@ pub(super) struct Judged(Mutex<HashMap<u32, u64>>);
 impl Judged {
     /// Whether an index that has so many vectors is to be judged when it gets more, unless it has a centre, which this does not know.
     fn is_due(&self, table: &Table, before: u64, after: u64) -> bool {
-        let mut judged = lock(&self.0);
-        let mut at = judged.get(&table.id()).copied().unwrap_or(0);
-        if before < at / SHRUNK {
-            judged.remove(&table.id());
-            at = 0;
-        }
+        let at = if self.has_shrunk(table, before) { 0 } else { self.at(table) };
         before == 0
             || Centre::STEPS
                 .iter()
                 .map(|step| *step as u64)
                 .find(|step| *step > at)
                 .is_some_and(|step| after >= step)
+    }
+
+    /// With how many vectors it was judged; 0 if it was not.
+    fn at(&self, table: &Table) -> u64 {
+        lock(&self.0).get(&table.id()).copied().unwrap_or(0)
+    }
+
+    /// Whether it has so few that it is as if it had not been judged, which is to be noted.
+    fn has_shrunk(&self, table: &Table, vectors: u64) -> bool {
+        vectors < self.at(table) / SHRUNK
     }
 
     /// Returns what was noted before.
@@ -144,12 +149,18 @@ pub(super) fn grow(
     }
     let (before, judged) = (nodes_in(txn.len(table)?), meta.images.judged());
     let after = before.saturating_add(new.len() as u64);
-    if before > MOST || !judged.is_due(table, before, after) {
+    if before > MOST {
         return Ok(none);
     }
-    let (images, id) = (Arc::clone(&meta.images), table.id());
-    let noted_before = judged.note(id, after);
-    txn.if_undone(move || images.judged().restore(id, noted_before));
+    let (is_due, has_shrunk) = (judged.is_due(table, before, after), judged.has_shrunk(table, before));
+    if is_due || has_shrunk {
+        let (images, id) = (Arc::clone(&meta.images), table.id());
+        let noted_before = judged.note(id, if is_due { after } else { 0 });
+        txn.if_undone(move || images.judged().restore(id, noted_before));
+    }
+    if !is_due {
+        return Ok(none);
+    }
     if centre_in(def, txn, table)?.is_some() {
         return Ok(none);
     }
@@ -270,6 +281,41 @@ mod tests {
         assert!(!grow(255, 256) && !grow(200, 1000) && !grow(4094, 4095) && grow(4095, 4096));
         assert!(!grow(4096, 4097) && !grow(1024, 4096) && grow(1023, 1024));
         assert!(grow(0, 5000) && !grow(5000, 100_000) && grow(0, 10) && grow(10, 300) && !grow(300, 4000));
+    }
+
+    #[test]
+    fn that_an_index_has_shrunk_is_noted_if_what_it_shrank_for_stays() {
+        let mut vectors = Alike::new(1, 16, 0.0);
+        let db = crate::tests::open(&treedb_storage::disk::SimDisk::new()).unwrap();
+        let things = db.collection("shop.things").unwrap();
+        let definition = bson::rawdoc! {
+            "path": "v", "numDimensions": 16, "similarity": "euclidean", "quantization": "scalar",
+        };
+        things.create_index(IndexSpec::vector(definition).name("near")).unwrap();
+        let mut document = |id: i32| {
+            let vector: Vec<f64> = vectors.vector().into_iter().map(f64::from).collect();
+            bson::RawDocumentBuf::try_from(&bson::doc! { "_id": id, "v": vector }).unwrap()
+        };
+        let documents: Vec<_> = (0..100).map(&mut document).collect();
+        things.insert_many(&documents, true).unwrap();
+        let table = db.store().begin_read().unwrap().table("index/1/1").unwrap().unwrap();
+        let at = || db.inner.catalog.images().judged().at(&table);
+        let judged_at = at();
+        assert!(judged_at >= 32, "{judged_at}");
+        let most = || crate::DeleteRequest::many(bson::rawdoc! { "_id": { "$gte": 2 } });
+        let mut txn = db.begin().unwrap();
+        txn.collection("shop.things").unwrap().delete(most()).unwrap();
+        txn.collection("shop.things").unwrap().insert_one(document(200)).unwrap();
+        drop(txn);
+        assert_eq!(at(), judged_at);
+        things.delete(most()).unwrap();
+        things.insert_one(document(200)).unwrap();
+        assert_eq!(at(), 0);
+        let documents: Vec<_> = (300..328).map(&mut document).collect();
+        documents.into_iter().for_each(|document| drop(things.insert_one(document).unwrap()));
+        assert_eq!(at(), 0);
+        things.insert_one(document(400)).unwrap();
+        assert_eq!(at(), 32);
     }
 
     #[test]

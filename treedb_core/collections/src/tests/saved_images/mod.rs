@@ -24,21 +24,21 @@ fn floats(rng: &mut Rng) -> Vec<f32> {
     (0..DIMENSIONS).map(|_| rng.below(2001) as f32 / 1000.0 - 1.0 + 0.0005).collect()
 }
 
-fn document(id: i32, rng: &mut Rng) -> RawDocumentBuf {
+pub(crate) fn document(id: i32, rng: &mut Rng) -> RawDocumentBuf {
     let vector: Vec<f64> = floats(rng).into_iter().map(f64::from).collect();
     raw(&doc! { "_id": id, "v": vector })
 }
 
-fn things(db: &Database) -> Collection {
+pub(crate) fn things(db: &Database) -> Collection {
     db.collection("shop.things").unwrap()
 }
 
-fn search(db: &Database, rng: &mut Rng) {
+pub(crate) fn search(db: &Database, rng: &mut Rng) {
     things(db).vector_search(&VectorSearchRequest::new("near", floats(rng), 1)).unwrap();
 }
 
 /// Compares a search for all documents with an exact one.
-fn check_all(db: &Database, rng: &mut Rng) {
+pub(crate) fn check_all(db: &Database, rng: &mut Rng) {
     let request = VectorSearchRequest::new("near", floats(rng), 5_000).candidates(8_000);
     let all = |request: &VectorSearchRequest| {
         let found = things(db).vector_search(request).unwrap();
@@ -51,23 +51,28 @@ fn check_all(db: &Database, rng: &mut Rng) {
 }
 
 /// A database with an index whose image is saved.
-fn saved(disk: &SimDisk, rng: &mut Rng) -> Database {
+pub(crate) fn saved(disk: &SimDisk, rng: &mut Rng) -> Database {
     saved_in(open(disk).unwrap(), rng)
 }
 
 /// The same of a database that was opened.
 fn saved_in(db: Database, rng: &mut Rng) -> Database {
-    let documents: Vec<_> = (0..DOCUMENTS).map(|id| document(id, rng)).collect();
-    things(&db).insert_many(&documents, true).unwrap();
-    let definition = rawdoc! { "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": "euclidean" };
-    things(&db).create_index(IndexSpec::vector(definition).name("near")).unwrap();
-    (0..30).for_each(|_| search(&db, rng));
-    assert_eq!(db.vector_memory_use().built, 1);
+    build(&db, rng);
     db.save_vector_images().unwrap();
     db
 }
 
-fn files(disk: &SimDisk) -> Vec<PathBuf> {
+/// Makes an index that has an image.
+pub(crate) fn build(db: &Database, rng: &mut Rng) {
+    let documents: Vec<_> = (0..DOCUMENTS).map(|id| document(id, rng)).collect();
+    things(db).insert_many(&documents, true).unwrap();
+    let definition = rawdoc! { "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": "euclidean" };
+    things(db).create_index(IndexSpec::vector(definition).name("near")).unwrap();
+    (0..30).for_each(|_| search(db, rng));
+    assert_eq!(db.vector_memory_use().built, 1);
+}
+
+pub(crate) fn files(disk: &SimDisk) -> Vec<PathBuf> {
     let dir = Path::new("/data/documents/derived");
     disk.list(dir).unwrap_or_default().into_iter().map(|name| dir.join(name)).collect()
 }

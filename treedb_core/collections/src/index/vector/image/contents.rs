@@ -125,10 +125,14 @@ impl Contents {
     }
 
     /// The same contents, where what they share with those that were `written` is in `file`, which these were written to. `None` if some would stay in
-    /// another file.
+    /// another file. They keep no file if all has changed.
     pub(super) fn moved(&self, written: &Contents, file: &Contents) -> Option<Contents> {
-        let graph = self.graph.moved(&written.graph, &file.graph)?;
+        let mut graph = self.graph.moved(&written.graph, &file.graph)?;
         let numbers = self.numbers.moved(&written.numbers, &file.numbers)?;
+        // The graph has the file of both, and knows whether it is damaged.
+        if numbers.mapped_bytes() == 0 {
+            graph.leave_file();
+        }
         Some(Contents { graph, numbers, rows: self.rows.clone(), positions: self.positions })
     }
 

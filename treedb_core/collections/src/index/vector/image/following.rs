@@ -91,7 +91,7 @@ impl Images {
                 let counted = if state.is_from_file { &self.loaded } else { &self.built };
                 counted.fetch_add(u64::from(!state.is_built), Ordering::Relaxed);
                 state.is_built = true;
-                image = Some(Arc::new(Image { version, contents, signs: Arc::clone(&slot.signs) }));
+                image = Some(Arc::new(Image::new(version, contents, &slot.signs)));
             }
             Ok(Progress::Partial) => state.unfinished = Some(contents),
             Ok(given_up @ (Progress::TooLarge | Progress::Full | Progress::OtherCentre)) => {

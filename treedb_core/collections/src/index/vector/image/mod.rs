@@ -66,9 +66,22 @@ pub(super) struct Image {
     contents: Contents,
     /// Those of the index's slot.
     signs: Arc<Signs>,
+    /// Another one of the same version has taken its place.
+    is_replaced: AtomicBool,
 }
 
 impl Image {
+    fn new(version: TableVersion, contents: Contents, signs: &Arc<Signs>) -> Image {
+        Image { version, contents, signs: Arc::clone(signs), is_replaced: AtomicBool::new(false) }
+    }
+
+    /// Whether it is not the index's any more, though some search may have it yet. The next ones leave it, also where they overlap: otherwise some
+    /// always had it, and its memory or its file was never given back.
+    #[inline]
+    fn is_retired(&self) -> bool {
+        self.is_replaced.load(Ordering::Relaxed) || self.signs.are_dropped()
+    }
+
     pub(super) fn is_of(&self, version: TableVersion) -> bool {
         self.version == version
     }
@@ -267,7 +280,9 @@ impl Images {
     ) -> Result<Option<Arc<Image>>> {
         let Some(version) = view.reads.version(table)? else { return Ok(None) };
         let source = (self.id, table.id());
-        if let Some(image) = workspace.image_of(source, version).filter(|image| !image.is_damaged()) {
+        if let Some(image) =
+            workspace.image_of(source, version).filter(|image| !image.is_damaged() && !image.is_retired())
+        {
             image.signs.note_use();
             return Ok(Some(image));
         }

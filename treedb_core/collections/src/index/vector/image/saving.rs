@@ -1,6 +1,8 @@
 //! Saving images in files, and taking them from there.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use treedb_query::error::Result;
@@ -73,12 +75,9 @@ impl Images {
         saved.write(store, (table, def), checkpoint, &image.contents)?;
         let seconds = begun.elapsed().as_secs_f64();
         tracing::info!(namespace = %meta.namespace, index = def.name, bytes, seconds, "saved a vector index's image");
-        match saved.written((table, def), rows_end) {
-            Ok(Some(file)) => self.go_on_in_file(table, &image.contents, &file),
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(index = def.name, %error, "a vector index's saved image cannot be used");
-            }
+        let file = || saved.written((table, def), rows_end);
+        if let Err(error) = self.go_on_in_file(table, &image.contents, file) {
+            tracing::warn!(index = def.name, %error, "a vector index's saved image cannot be used");
         }
         // It may have been dropped meanwhile.
         if lock(&self.slots).dropped.contains(&table.id()) {
@@ -87,21 +86,34 @@ impl Images {
         Ok(())
     }
 
-    /// Lets the image of an index go on in the `file` that it was just written to. Otherwise it would keep its own memory; or the file before, which has no name
-    /// any more, and takes its room on the disk as long as it is mapped. Searches go on with the same versions of the image, which only are somewhere else: none
-    /// builds, reads or lists anything for it, and one that comes meanwhile waits for some milliseconds at most.
-    fn go_on_in_file(&self, table: &Table, written: &Contents, file: &Contents) {
+    /// Lets the image of an index go on in the file that it was just written to, which `map` maps. Otherwise it would keep its own memory; or the file before,
+    /// which has no name any more, and takes its room on the disk as long as it is mapped. Searches go on with the same versions of the image, which only are
+    /// somewhere else: none builds, reads or lists anything for it, and one that comes meanwhile waits for some milliseconds at most. Searches of a version
+    /// before, which has something in the file before that has changed since, read the table.
+    fn go_on_in_file(
+        &self,
+        table: &Table,
+        written: &Contents,
+        map: impl FnOnce() -> io::Result<Option<Contents>>,
+    ) -> io::Result<()> {
+        let slot = || lock(&self.slots).by_table.get(&table.id()).map(|known| Arc::clone(&known.slot));
         // One that was dropped is read from the file when it is needed.
-        let Some(slot) = lock(&self.slots).by_table.get(&table.id()).map(|known| Arc::clone(&known.slot))
-        else {
-            return;
+        let Some(own) = slot() else { return Ok(()) };
+        let mut state = lock(&own.state);
+        // In this order. When the disk is full, files are removed first, and then what uses one is dropped: if the file is there yet, this is
+        // seen to use it.
+        own.uses_file.store(true, Ordering::Relaxed);
+        let file = map();
+        let is_there = slot().is_some_and(|slot| Arc::ptr_eq(&slot, &own));
+        let before = match &file {
+            Ok(Some(file)) if is_there => state.go_on_in(written, file),
+            _ => None,
         };
-        let mut state = lock(&slot.state);
-        let before = state.go_on_in(written, file);
-        slot.note_bytes(&state);
+        own.note_bytes(&state);
         drop(state);
         // To give back a large one takes longer.
         drop(before);
+        file.map(drop)
     }
 
     /// Takes the saved image of an index of so many `nodes`, if there is one, and nothing else of the index yet. True if the search has to do
@@ -135,5 +147,147 @@ impl Images {
             }
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+    use treedb_storage::ReadTxn;
+    use treedb_storage::disk::SimDisk;
+    use treedb_testing::Rng;
+
+    use super::super::slot::let_go;
+    use super::super::{Image, Workspace};
+    use super::*;
+    use crate::catalog::namespace::Namespace;
+    use crate::tests::open;
+    use crate::tests::saved_images::{build, check_all, document, files, saved, search, things};
+    use crate::{Database, DeleteRequest};
+
+    /// Calls `call` with the images of a database, and what the index is now.
+    fn with_index<T>(
+        db: &Database,
+        call: impl FnOnce(&Images, &VectorDef, &View<'_, ReadTxn>, &Table) -> T,
+    ) -> T {
+        let reads = db.store().begin_read().unwrap();
+        let namespace = Namespace::parse("shop.things").unwrap();
+        let meta = db.inner.catalog.find(&reads, &namespace).unwrap().unwrap();
+        let view = View { reads: &reads, meta: &meta };
+        let index = meta.indexes.iter().find_map(|index| Some((index.def.as_vector()?, &index.table)));
+        let (def, table) = index.unwrap();
+        call(&meta.images, def, &view, table)
+    }
+
+    /// The image that the next search of a thread with this workspace uses.
+    fn image(db: &Database, workspace: &mut Workspace) -> Option<Arc<Image>> {
+        with_index(db, |images, def, view, table| images.image(def, view, table, workspace).unwrap())
+    }
+
+    /// The same, after some searches if it has to follow first.
+    fn complete_image(db: &Database, workspace: &mut Workspace) -> Arc<Image> {
+        (0..30).find_map(|_| image(db, workspace)).unwrap()
+    }
+
+    /// Lets the index's image go on in its file, which is that of `written`.
+    fn go_on(db: &Database, written: &Contents) {
+        with_index(db, |images, def, view, table| {
+            let rows_end = view.reads.next_row(&view.meta.rows).unwrap();
+            let saved = images.saved().unwrap();
+            images.go_on_in_file(table, written, || saved.written((table, def), rows_end)).unwrap();
+        });
+    }
+
+    #[test]
+    fn the_next_search_leaves_an_image_that_another_one_still_has_once_it_is_in_a_new_file_or_dropped() {
+        let (disk, mut rng) = (SimDisk::new(), Rng::new(60));
+        let (db, mut workspace) = (open(&disk).unwrap(), Workspace::default());
+        build(&db, &mut rng);
+        let first = image(&db, &mut workspace).unwrap();
+        assert!(Arc::ptr_eq(&first, &image(&db, &mut workspace).unwrap()));
+        db.save_vector_images().unwrap();
+        let second = image(&db, &mut workspace).unwrap();
+        assert!(second.is_of(first.version) && second.is_mapped() && !first.is_mapped());
+        assert!(Arc::ptr_eq(&second, &image(&db, &mut workspace).unwrap()));
+        // As a full disk does.
+        assert!(let_go(&db.inner.catalog.images().slots));
+        let third = complete_image(&db, &mut workspace);
+        assert!(third.is_of(first.version) && !Arc::ptr_eq(&second, &third));
+        let memory = db.vector_memory_use();
+        db.set_vector_memory(memory.bytes / 2);
+        assert!(image(&db, &mut workspace).is_none());
+        drop((first, second, third));
+        check_all(&db, &mut rng);
+    }
+
+    #[test]
+    fn an_image_does_not_go_on_in_a_file_if_the_disk_was_full_since_it_was_mapped() {
+        let (disk, mut rng) = (SimDisk::new(), Rng::new(61));
+        let db = open(&disk).unwrap();
+        build(&db, &mut rng);
+        db.checkpoint().unwrap();
+        let first = image(&db, &mut Workspace::default()).unwrap();
+        with_index(&db, |images, def, view, table| {
+            let (saved, slot) = (images.saved().unwrap(), images.slot(table).unwrap());
+            let checkpoint = db.store().stats().checkpoint;
+            saved.write(db.store(), (table, def), checkpoint, &first.contents).unwrap();
+            let rows_end = view.reads.next_row(&view.meta.rows).unwrap();
+            let map = || {
+                let file = saved.written((table, def), rows_end);
+                assert!(file.as_ref().is_ok_and(Option::is_some) && let_go(&images.slots));
+                file
+            };
+            images.go_on_in_file(table, &first.contents, map).unwrap();
+            assert!(!lock(&slot.state).uses_file());
+        });
+        check_all(&db, &mut rng);
+    }
+
+    #[test]
+    fn an_image_of_which_all_has_changed_keeps_no_file() {
+        let (disk, mut rng) = (SimDisk::new(), Rng::new(62));
+        let (db, mut workspace) = (saved(&disk, &mut rng), Workspace::default());
+        let first = complete_image(&db, &mut workspace);
+        let documents = things(&db).len().unwrap() as i32;
+        for id in 0..documents {
+            things(&db).delete(DeleteRequest::many(rawdoc! { "_id": id })).unwrap();
+            things(&db).insert_one(document(id, &mut rng)).unwrap();
+        }
+        complete_image(&db, &mut workspace);
+        // The second version that has none of it: there are no others.
+        things(&db).delete(DeleteRequest::many(rawdoc! { "_id": 0 })).unwrap();
+        let changed = complete_image(&db, &mut workspace);
+        assert!(changed.mapped_bytes() == 0 && changed.is_mapped());
+        go_on(&db, &first.contents);
+        let last = complete_image(&db, &mut workspace);
+        assert!(last.is_of(changed.version) && !last.is_mapped());
+        let slot = with_index(&db, |images, _, _, table| images.slot(table).unwrap());
+        assert!(!lock(&slot.state).uses_file() && !slot.uses_file.load(Ordering::Relaxed));
+        check_all(&db, &mut rng);
+        assert_eq!(db.vector_memory_use().built, 1);
+    }
+
+    #[test]
+    fn a_damaged_image_does_not_go_on_in_another_file() {
+        let (disk, mut rng) = (SimDisk::new(), Rng::new(63));
+        let db = saved(&disk, &mut rng);
+        drop(complete_image(&db, &mut Workspace::default()));
+        db.close().unwrap();
+        let [file] = &*files(&disk) else { panic!("one file") };
+        let mut bytes = disk.contents(file).unwrap();
+        // The numbers of nodes are at the end.
+        let at = bytes.len() - 12_000;
+        bytes[at] ^= 1;
+        disk.overwrite(file, bytes);
+        let db = open(&disk).unwrap();
+        let image = complete_image(&db, &mut Workspace::default());
+        image.rows();
+        assert!(image.is_damaged());
+        go_on(&db, &image.contents);
+        let slot = with_index(&db, |images, _, _, table| images.slot(table).unwrap());
+        assert!(lock(&slot.state).is_damaged());
+        (0..30).for_each(|_| search(&db, &mut rng));
+        check_all(&db, &mut rng);
+        assert_eq!(db.vector_memory_use().built, 1);
     }
 }

@@ -37,6 +37,12 @@ pub(super) struct Known {
     pub(super) used: Instant,
 }
 
+impl Drop for Known {
+    fn drop(&mut self) {
+        self.slot.signs.dropped.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What searches tell of the image that they use, without a lock.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
@@ -44,6 +50,8 @@ pub(super) struct Signs {
     used: AtomicBool,
     /// Some search has listed the nodes of rows, which take memory, since [`Slot::note_bytes`].
     listed: AtomicBool,
+    /// The slot is not among [`Slots`] any more: nothing of it counts, so nothing is to stay.
+    dropped: AtomicBool,
 }
 
 impl Signs {
@@ -58,6 +66,12 @@ impl Signs {
     /// Whether a search has used it since the last call.
     pub(super) fn take_used(&self) -> bool {
         self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the slot was dropped.
+    #[inline]
+    pub(super) fn are_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Notes that nodes of rows were listed, once they are.
@@ -180,12 +194,16 @@ impl State {
 
     /// Goes on in `file`, which what was `written` of one of its versions was written to: what they share has no memory of its own, nor another file,
     /// any more, what was changed since stays as it is, and each version is the one that it was. Returns what it has had instead, which is to be
-    /// given back without the lock. `None`, and nothing is changed, if the newest has nothing of what was written, or something in a file that is neither.
+    /// given back without the lock. What has changed altogether keeps no file. `None`, and nothing is changed, if nothing would be, if the newest has
+    /// something in a file that is neither, or if any of it is damaged: what was listed of that stays, so it must stay known.
     pub(super) fn go_on_in(
         &mut self,
         written: &Contents,
         file: &Contents,
     ) -> Option<(Vec<Arc<Image>>, Option<Contents>)> {
+        if self.is_damaged() {
+            return None;
+        }
         let moved = |contents: &Contents| contents.moved(written, file);
         let unfinished = match &self.unfinished {
             Some(unfinished) => Some(moved(unfinished)?),
@@ -195,10 +213,7 @@ impl State {
         for (at, image) in self.recent.iter().enumerate() {
             let is_newest = self.unfinished.is_none() && at + 1 == self.recent.len();
             match moved(&image.contents) {
-                Some(contents) => {
-                    let signs = Arc::clone(&image.signs);
-                    recent.push(Arc::new(Image { version: image.version, contents, signs }));
-                }
+                Some(contents) => recent.push(Arc::new(Image::new(image.version, contents, &image.signs))),
                 None if is_newest => return None,
                 // It has something in the file before that has changed since: searches of that state read the table.
                 None => {}
@@ -206,10 +221,13 @@ impl State {
         }
         // That of an index that was built anew meanwhile has none.
         let mut all = recent.iter().map(|image| &image.contents).chain(&unfinished);
-        if !all.any(|contents| contents.mapped_bytes() > 0) {
+        let has_any = all.any(|contents| contents.mapped_bytes() > 0);
+        // Searches list rows without the lock, and what they have listed was taken over.
+        if !has_any && !self.uses_file() || self.is_damaged() {
             return None;
         }
-        self.is_from_file = true;
+        self.is_from_file |= has_any;
+        self.recent.iter().for_each(|image| image.is_replaced.store(true, Ordering::Relaxed));
         Some((
             std::mem::replace(&mut self.recent, recent),
             std::mem::replace(&mut self.unfinished, unfinished),
