@@ -50,6 +50,19 @@ REINDEX INDEX grows_e;
 SET client_min_messages = debug1;
 INSERT INTO grows SELECT * FROM odd_first(201, 300, 4);
 SET client_min_messages = warning;
+-- one whose build outgrows its memory is as large as it is in the end: its rows decide, of which there were enough
+CREATE TABLE outgrown WITH (autovacuum_enabled = off) AS SELECT i AS id, CASE WHEN i % 20 = 0 THEN random_vector(i, 72) ELSE away(random_vector(i % 30, 72), 77) END AS e FROM generate_series(1, 4400) i;
+SET maintenance_work_mem = '1MB';
+SET client_min_messages = notice;
+CREATE INDEX outgrown_e ON outgrown USING treedb_hnsw (e real_cosine_ops) WITH (dimensions = 72);
+RESET maintenance_work_mem;
+SET client_min_messages = warning;
+DELETE FROM outgrown WHERE id % 20 = 0;
+VACUUM (INDEX_CLEANUP ON) outgrown;
+SET client_min_messages = debug1;
+INSERT INTO outgrown SELECT i, away(random_vector(i % 30, 72), 77) FROM generate_series(4401, 4700) i;
+SET client_min_messages = warning;
+SELECT treedb.check('outgrown');
 -- a session that ends in the middle of that leaves the rest to the next one
 CREATE TABLE ends (id int, e real[]) WITH (autovacuum_enabled = off);
 CREATE INDEX ends_e ON ends USING treedb_hnsw (e real_cosine_ops) WITH (dimensions = 72);
@@ -79,6 +92,34 @@ SELECT recall('ends', '<=>') > 0.95 AS recall_is_high;
 INSERT INTO ends SELECT id, e FROM long WHERE id BETWEEN 251 AND 600;
 SELECT treedb.check('ends');
 SELECT recall('ends', '<=>') > 0.95 AS recall_is_high;
+-- where codes are in place of vectors, those of all nodes are made anew before those of links
+CREATE TABLE wide_rows AS SELECT i AS id, away(random_vector(i % 30, 1900), 77) AS e FROM generate_series(1, 270) i;
+CREATE TABLE wide (id int, e real[]) WITH (autovacuum_enabled = off);
+CREATE INDEX wide_e ON wide USING treedb_hnsw (e real_cosine_ops) WITH (dimensions = 1900);
+INSERT INTO wide SELECT id, CASE WHEN id <= 4 THEN away(e, -77) ELSE e END FROM wide_rows WHERE id <= 250;
+SET treedb.fault = 'hnsw_centre';
+INSERT INTO wide SELECT id, e FROM wide_rows WHERE id > 250;
+SET treedb.fault = 'hnsw_node_recoded';
+DO $$
+BEGIN
+    FOR i IN 1..300 LOOP
+        BEGIN
+            INSERT INTO wide SELECT id, e FROM wide_rows WHERE id = 251;
+            RAISE EXCEPTION 'it was not at fault';
+        EXCEPTION WHEN internal_error THEN
+            NULL;
+        END;
+    END LOOP;
+END $$;
+RESET treedb.fault;
+SELECT treedb.check('wide', true);
+SET client_min_messages = debug1;
+VACUUM (INDEX_CLEANUP ON) wide;
+SET client_min_messages = warning;
+SELECT treedb.check('wide', true);
+TRUNCATE queries;
+INSERT INTO queries SELECT i, away(random_vector(i, 1900), 77) FROM generate_series(1, 5) i;
+SELECT recall('wide', '<=>') > 0.9 AS recall_is_high;
 -- vectors that are not alike have none
 CREATE TABLE usual (id int, e real[]);
 CREATE INDEX usual_e ON usual USING treedb_hnsw (e real_cosine_ops) WITH (dimensions = 72);

@@ -658,7 +658,9 @@ pub(super) fn build(build: &mut Build<'_>) -> u64 {
     build.scan(|row| target.add(row));
     report_entries(build.rows());
     target.write();
-    drop(target.writer.take());
+    if let Some(writer) = target.writer.take() {
+        writer.end_build(target.count as usize);
+    }
     wal::log_pages(index);
     target.count
 }

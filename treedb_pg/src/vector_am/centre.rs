@@ -23,7 +23,7 @@ use super::graph::{Known, checked};
 use super::meta::{CentreAt, Choice, MOST_COUNTED, Meta};
 use super::record::{self, Place, Slots};
 use super::value;
-use super::writer::{Parts, Writer};
+use super::writer::{Parts, Writer, each_node_of_page};
 use crate::pages::page::{ROOM, View, ViewMut};
 use crate::shim::buffer::{Page, Shared, has_block};
 use crate::shim::error;
@@ -211,7 +211,17 @@ impl Writer<'_> {
             return;
         }
         let mut nodes = Vec::new();
-        self.each_node(|node, slot| nodes.push((node, record::vector_place(slot))));
+        for block in 1..self.graph.index.blocks() {
+            check_for_interrupts!();
+            let page: Page<Shared> = Page::read(self.graph.index, block);
+            each_node_of_page(&self.graph, &page, &mut |node, slot| {
+                nodes.push((node, record::vector_place(slot)));
+            });
+            // Then it has none, however many there are.
+            if nodes.len() > MOST_RECODED {
+                break;
+            }
+        }
         if nodes.len() < step {
             return;
         }
@@ -255,6 +265,7 @@ impl Writer<'_> {
         let pieces = kinds.iter().flat_map(|kind| nodes.iter().map(move |node| (*kind, *node)));
         for (at, (kind, (node, level, place))) in pieces.enumerate().skip(done) {
             check_for_interrupts!();
+            self.forget_many_vectors();
             match kind {
                 Piece::Own => {
                     self.note_recoded(at + 1);

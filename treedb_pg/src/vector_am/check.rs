@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pgrx::check_for_interrupts;
 use treedb_vector::graph;
 
+use super::graph::Graph;
 use super::meta::Choice;
 use super::record::{self, Place, Slots, node};
 use super::value;
@@ -70,10 +71,11 @@ pub(crate) fn check(table: &OpenTable, index: Index<'_>, heapallindexed: bool, p
     }
     // Codes are to be made anew by the next writer: until then some are about what they were about before.
     let has_codes = !matches!(writer.graph.meta.choice, Choice::Recoding { .. });
+    let mut of_codes = problems.none_yet();
     for node in linked.iter().filter(|_| has_codes) {
         if !codes_agree(&writer, *node) {
             let at = layout.place(*node);
-            problems.report(|| {
+            of_codes.report(|| {
                 format!("codes of links of slot {} of block {} are not their vectors'", at.slot, at.block)
             });
         }
@@ -90,10 +92,14 @@ pub(crate) fn check(table: &OpenTable, index: Index<'_>, heapallindexed: bool, p
                 .report(|| format!("the vector of slot {} of block {} is another row's", at.slot, at.block));
         } else if has_codes && !own_codes_agree(&writer, node, place) {
             let at = layout.place(node);
-            problems.report(|| {
+            of_codes.report(|| {
                 format!("the codes of slot {} of block {} are not its vector's", at.slot, at.block)
             });
         }
+    }
+    // On a standby a centre may have come meanwhile, before any code about it.
+    if Graph::meta_now(index).centre == writer.graph.meta.centre {
+        problems.append(of_codes);
     }
     if !heapallindexed || !index.is_valid() {
         return;

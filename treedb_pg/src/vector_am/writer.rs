@@ -45,6 +45,9 @@ type Vectors = HashMap<u32, Rc<[f32]>, BuildHasherDefault<NodeHasher>>;
 /// The links that a node has in a level now.
 type Changed = (u32, u8, Vec<Link<u32>>);
 
+/// Bytes of vectors that a writer that comes by all nodes remembers, about.
+const MOST_REMEMBERED: usize = 8 << 20;
+
 /// Pages of a record.
 const MOST_PAGES: usize = 4;
 
@@ -113,6 +116,14 @@ impl<'i> Writer<'i> {
     /// For the rest of a build, in a relation that nobody else knows: nothing is logged, since all pages are when the build ends.
     pub(super) fn of_build(index: Index<'i>) -> Writer<'i> {
         Writer { logs: false, ..Writer::unlocked(index) }
+    }
+
+    /// Ends a build that has so many vectors: those that it has told by are as many.
+    pub(super) fn end_build(mut self, vectors: usize) {
+        if self.graph.meta.choice != Choice::Made {
+            self.graph.meta.choice = Choice::after(vectors);
+            self.write_meta();
+        }
     }
 
     /// For reading only.
@@ -411,6 +422,14 @@ impl<'i> Writer<'i> {
     pub(super) fn forget_vectors(&self) {
         self.vectors.borrow_mut().clear();
         self.prepared.borrow_mut().clear();
+    }
+
+    /// Forgets them if they take much memory.
+    pub(super) fn forget_many_vectors(&self) {
+        let count = self.vectors.borrow().len() + self.prepared.borrow().len();
+        if count * self.layout().dimensions * size_of::<f32>() > MOST_REMEMBERED {
+            self.forget_vectors();
+        }
     }
 
     /// The bytes of new links of a node, of which each that it has already stays where it is: only what is new is written.
