@@ -152,7 +152,6 @@ impl Images {
 
 #[cfg(test)]
 mod tests {
-    use bson::rawdoc;
     use treedb_storage::ReadTxn;
     use treedb_storage::disk::SimDisk;
     use treedb_testing::Rng;
@@ -160,10 +159,10 @@ mod tests {
     use super::super::slot::let_go;
     use super::super::{Image, Workspace};
     use super::*;
+    use crate::Database;
     use crate::catalog::namespace::Namespace;
     use crate::tests::open;
-    use crate::tests::saved_images::{build, check_all, document, files, saved, search, things};
-    use crate::{Database, DeleteRequest};
+    use crate::tests::saved_images::{build, check_all};
 
     /// Calls `call` with the images of a database, and what the index is now.
     fn with_index<T>(
@@ -187,15 +186,6 @@ mod tests {
     /// The same, after some searches if it has to follow first.
     fn complete_image(db: &Database, workspace: &mut Workspace) -> Arc<Image> {
         (0..30).find_map(|_| image(db, workspace)).unwrap()
-    }
-
-    /// Lets the index's image go on in its file, which is that of `written`.
-    fn go_on(db: &Database, written: &Contents) {
-        with_index(db, |images, def, view, table| {
-            let rows_end = view.reads.next_row(&view.meta.rows).unwrap();
-            let saved = images.saved().unwrap();
-            images.go_on_in_file(table, written, || saved.written((table, def), rows_end)).unwrap();
-        });
     }
 
     #[test]
@@ -241,53 +231,5 @@ mod tests {
             assert!(!lock(&slot.state).uses_file());
         });
         check_all(&db, &mut rng);
-    }
-
-    #[test]
-    fn an_image_of_which_all_has_changed_keeps_no_file() {
-        let (disk, mut rng) = (SimDisk::new(), Rng::new(62));
-        let (db, mut workspace) = (saved(&disk, &mut rng), Workspace::default());
-        let first = complete_image(&db, &mut workspace);
-        let documents = things(&db).len().unwrap() as i32;
-        for id in 0..documents {
-            things(&db).delete(DeleteRequest::many(rawdoc! { "_id": id })).unwrap();
-            things(&db).insert_one(document(id, &mut rng)).unwrap();
-        }
-        complete_image(&db, &mut workspace);
-        // The second version that has none of it: there are no others.
-        things(&db).delete(DeleteRequest::many(rawdoc! { "_id": 0 })).unwrap();
-        let changed = complete_image(&db, &mut workspace);
-        assert!(changed.mapped_bytes() == 0 && changed.is_mapped());
-        go_on(&db, &first.contents);
-        let last = complete_image(&db, &mut workspace);
-        assert!(last.is_of(changed.version) && !last.is_mapped());
-        let slot = with_index(&db, |images, _, _, table| images.slot(table).unwrap());
-        assert!(!lock(&slot.state).uses_file() && !slot.uses_file.load(Ordering::Relaxed));
-        check_all(&db, &mut rng);
-        assert_eq!(db.vector_memory_use().built, 1);
-    }
-
-    #[test]
-    fn a_damaged_image_does_not_go_on_in_another_file() {
-        let (disk, mut rng) = (SimDisk::new(), Rng::new(63));
-        let db = saved(&disk, &mut rng);
-        drop(complete_image(&db, &mut Workspace::default()));
-        db.close().unwrap();
-        let [file] = &*files(&disk) else { panic!("one file") };
-        let mut bytes = disk.contents(file).unwrap();
-        // The numbers of nodes are at the end.
-        let at = bytes.len() - 12_000;
-        bytes[at] ^= 1;
-        disk.overwrite(file, bytes);
-        let db = open(&disk).unwrap();
-        let image = complete_image(&db, &mut Workspace::default());
-        image.rows();
-        assert!(image.is_damaged());
-        go_on(&db, &image.contents);
-        let slot = with_index(&db, |images, _, _, table| images.slot(table).unwrap());
-        assert!(lock(&slot.state).is_damaged());
-        (0..30).for_each(|_| search(&db, &mut rng));
-        check_all(&db, &mut rng);
-        assert_eq!(db.vector_memory_use().built, 1);
     }
 }
