@@ -3,12 +3,14 @@
 
     scripts/kill_rounds.sh [ROUNDS]        TREEDB_SEED=n repeats the choices of a run
 
-Writers of both doors write, durable and relaxed; a builder creates and drops indexes and makes checkpoints. What they
-try and what is acknowledged goes to a file (journal.py). The server is killed somewhere in between, sometimes again while
-it recovers. Then everything in it is compared with the file, documents with every index, and in some rounds `treedb
-check` reads the directory before the server does.
+Writers of both doors write, durable and relaxed; a builder creates and drops indexes, one of them of vectors, and makes
+checkpoints. What they try and what is acknowledged goes to a file (journal.py). The server is killed somewhere in
+between, sometimes again while it recovers. Then everything in it is compared with the file, documents with every index,
+searches of vectors with the distances of documents, and in some rounds `treedb check` reads the directory before the
+server does.
 """
 import argparse
+import math
 import os
 import pathlib
 import random
@@ -25,10 +27,12 @@ sys.path.insert(0, str(HERE.parent / "driver"))
 from journal import Expected, Journal  # noqa: E402
 from native import Native  # noqa: E402
 from server import BIN, Server  # noqa: E402
-from writers import INDEXES, TABLE, Builder, MongoWriter, NativeWriter, document, value  # noqa: E402
+from writers import INDEXES, NEAR, TABLE, Builder, MongoWriter, NativeWriter, document, value  # noqa: E402
 
 #: Every so many rounds: `treedb check` while the server is down; a second kill while it recovers.
 CHECKED, INTERRUPTED = 5, 4
+#: Searches of the vector index after a kill, and how many documents each finds.
+SEARCHES, NEAREST = 20, 10
 
 
 class Rounds:
@@ -43,7 +47,7 @@ class Rounds:
                         *(NativeWriter(f"n{i}", seed, self.journal) for i in range(2)),
                         Builder("b", seed, self.journal)]
         self.lost = self.half = self.other = 0
-        self.checks = self.interrupted = 0
+        self.checks = self.interrupted = self.searches = 0
         self.server = self.start()
 
     def start(self):
@@ -126,6 +130,9 @@ class Rounds:
             if sorted(walked) != sorted(documents):
                 self.half += 1
                 wrong.append(f"half there: index {name} leads to {len(walked)} of {len(documents)} documents")
+        if any(index["name"] == NEAR for index in database.docs.list_search_indexes()):
+            found[f"index/{NEAR}"] = 1
+            self.search(database.docs, documents, wrong)
         for name in self.server.load_client.get_database("extra").list_collection_names():
             found[f"collection/{name}"] = 1
         connection = Native(self.server.addresses["native"])
@@ -137,6 +144,34 @@ class Rounds:
                 wrong.append(f"half there: the value of {key}")
         connection.close()
         return found
+
+    def search(self, docs, documents, wrong):
+        """Compares searches of the vector index with the distances of documents: the scores, and how many of the nearest
+        are found."""
+        def score(query, document):
+            return 1 / (1 + math.dist(query, document["e"]))
+
+        expected = hits = 0
+        for _ in range(SEARCHES if documents else 0):
+            query = [self.rng.randrange(-64, 65) / 64 for _ in range(8)]
+            if self.rng.random() < 0.5:
+                query = self.rng.choice(list(documents.values()))["e"]
+            stage = {"index": NEAR, "path": "e", "queryVector": query, "numCandidates": 100, "limit": NEAREST}
+            found = list(docs.aggregate([
+                {"$vectorSearch": stage}, {"$project": {"v": 1, "score": {"$meta": "vectorSearchScore"}}}]))
+            for each in found:
+                there = documents.get(each["_id"], {"v": None, "e": query})
+                if there["v"] != each["v"] or abs(score(query, there) - each["score"]) > 1e-5:
+                    self.half += 1
+                    wrong.append(f"half there: index {NEAR} finds {each}, where there is {str(there)[:300]}")
+            self.searches += 1
+            # Of those that are as near as the last, any will do.
+            scores = sorted((score(query, document) for document in documents.values()), reverse=True)[:NEAREST]
+            expected += len(scores)
+            hits += sum(each["score"] >= scores[-1] - 1e-5 for each in found)
+        if hits < 0.97 * expected:
+            self.half += 1
+            wrong.append(f"half there: searches of index {NEAR} find {hits} of {expected} documents")
 
     def finish(self):
         """A clean stop, and a last look at the directory."""
@@ -170,7 +205,8 @@ def main():
     counts = rounds.expected.acknowledged
     print(f"summary: kill: {wanted} rounds, {sum(counts.values())} acknowledged writes ({counts['durable']} durable, "
           f"{counts['relaxed']} relaxed), {rounds.lost} lost, {rounds.half} half there, {rounds.other} other failures, "
-          f"{rounds.interrupted} second kills at recovery, {rounds.checks} checks, {time.monotonic() - began:.0f} s")
+          f"{rounds.interrupted} second kills at recovery, {rounds.checks} checks, "
+          f"{rounds.searches} searches of a vector index, {time.monotonic() - began:.0f} s")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -7,6 +7,7 @@ import random
 
 from pymongo import DeleteOne, InsertOne, UpdateOne
 from pymongo.errors import ConnectionFailure
+from pymongo.operations import SearchIndexModel
 from pymongo.write_concern import WriteConcern
 
 import native
@@ -24,6 +25,9 @@ INDEXES = {
     "list": ([("a.c", 1)], False),
     "unique": ([("w", 1), ("_id", 1)], True),
 }
+#: A vector index that comes and goes.
+NEAR = "near"
+NEAR_DEFINITION = {"fields": [{"type": "vector", "path": "e", "numDimensions": 8, "similarity": "euclidean"}]}
 
 
 def text(version):
@@ -34,15 +38,22 @@ def group_of(key):
     return key.split(".")[0]
 
 
+def vector(group, version):
+    """Elements that floats of 32 bits hold exactly."""
+    rng = random.Random(f"{group} {version}")
+    return [rng.randrange(-64, 65) / 64 for _ in range(8)]
+
+
 def fields(group, version):
     """What an update sets: everything that depends on the version, the same for all documents of a group."""
-    return {"v": version, "n": version * 3, "s": text(version), "a.b": version, "a.c": [version, group]}
+    return {"v": version, "n": version * 3, "s": text(version), "a.b": version, "a.c": [version, group],
+            "e": vector(group, version)}
 
 
 def document(key, version):
     group = group_of(key)
     return {"_id": key, "w": key.split("-")[0], "g": group, "v": version, "n": version * 3, "s": text(version),
-            "a": {"b": version, "c": [version, group]}}
+            "a": {"b": version, "c": [version, group]}, "e": vector(group, version)}
 
 
 def value(key, version):
@@ -275,7 +286,7 @@ class Builder(Writer):
 
     def settle(self, settled):
         there = {key for key, version in settled.items() if version is not None}
-        self.indexes = {name for name in INDEXES if f"index/{name}" in there}
+        self.indexes = {name for name in [*INDEXES, NEAR] if f"index/{name}" in there}
         self.collections = {key.split("/")[1] for key in there if key.startswith("collection/")}
 
     def work(self, server):
@@ -284,12 +295,12 @@ class Builder(Writer):
         while True:
             kind = self.rng.choice(["index", "index", "index", "collection", "checkpoint"])
             if kind == "index":
-                name = self.rng.choice(list(INDEXES))
-                keys, unique = INDEXES[name]
+                name = self.rng.choice([*INDEXES, NEAR])
+                drop, create = self.statements(docs, name)
                 if name in self.indexes:
-                    self.tried(self.indexes, "index", name, None, lambda: docs.drop_index(name))
+                    self.tried(self.indexes, "index", name, None, drop)
                 else:
-                    self.tried(self.indexes, "index", name, 1, lambda: docs.create_index(keys, name=name, unique=unique))
+                    self.tried(self.indexes, "index", name, 1, create)
             elif kind == "collection":
                 name = f"c{self.rng.randrange(4)}"
                 if name in self.collections:
@@ -298,6 +309,14 @@ class Builder(Writer):
                     self.tried(self.collections, "collection", name, 1, lambda: extra.create_collection(name))
             else:
                 client.admin.command("fsync")
+
+    def statements(self, docs, name):
+        """What drops and what creates an index."""
+        if name == NEAR:
+            model = SearchIndexModel(NEAR_DEFINITION, name=NEAR, type="vectorSearch")
+            return lambda: docs.drop_search_index(NEAR), lambda: docs.create_search_index(model)
+        keys, unique = INDEXES[name]
+        return lambda: docs.drop_index(name), lambda: docs.create_index(keys, name=name, unique=unique)
 
     def tried(self, kept, door, name, version, ask):
         number = self.journal.trying({f"{door}/{name}": version})
