@@ -1,12 +1,15 @@
-//! What the paths work on: keys and values, and documents about people. The same in every run.
+//! What the paths work on: keys and values, documents about people, and documents with vectors. The same in every run.
 
 use treedb_collections::bson::oid::ObjectId;
-use treedb_collections::bson::{RawDocumentBuf, rawdoc};
+use treedb_collections::bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 
 /// Keys in the table.
 pub(crate) const KEYS: u64 = 100_000;
 /// Documents in the collection.
 pub(crate) const PEOPLE: u64 = 10_000;
+/// Documents with vectors, and their dimensions.
+pub(crate) const PLACES: u64 = 4000;
+pub(crate) const DIMENSIONS: u64 = 96;
 /// The difference between two neighbouring values of `points`.
 pub(crate) const POINTS_STEP: i64 = 100;
 
@@ -68,4 +71,15 @@ pub(crate) fn person(n: u64) -> RawDocumentBuf {
         "balance": (random >> 20) as f64 / 1024.0,
         "visits": (random >> 16 & 0xff) as i32,
     }
+}
+
+/// Vector `n`, near one of 100 others.
+pub(crate) fn vector(n: u64) -> Vec<f32> {
+    let random = |n: u64, d: u64| (spread(n << 8 | d) >> 40) as f32 / (1 << 23) as f32 - 1.0;
+    (0..DIMENSIONS).map(|d| random(u64::MAX >> 16 | n % 100 << 32, d) + 0.5 * random(n, d)).collect()
+}
+
+/// The document of vector `n`.
+pub(crate) fn place(n: u64) -> RawDocumentBuf {
+    rawdoc! { "_id": id(n), "number": n as i64, "vector": RawArrayBuf::from_iter(vector(n).into_iter().map(f64::from)) }
 }

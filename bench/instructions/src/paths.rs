@@ -5,12 +5,15 @@ use std::path::Path;
 
 use treedb_collections::bson::{RawDocumentBuf, rawdoc};
 use treedb_collections::{
-    AggregateRequest, Collection, Database, Durability, FindRequest, IndexSpec, Options, Store, UpdateRequest,
+    AggregateRequest, Collection, Database, Durability, FindRequest, IndexSpec, Options, Store,
+    UpdateRequest, VectorSearchRequest,
 };
 use treedb_storage::{Reads, Table, TableKind};
 
 use crate::Result;
-use crate::data::{KEYS, PEOPLE, POINTS_STEP, draw, email, id, key, person, value};
+use crate::data::{
+    DIMENSIONS, KEYS, PEOPLE, PLACES, POINTS_STEP, draw, email, id, key, person, place, value, vector,
+};
 use crate::measure::{expect, measured};
 
 /// A hot path.
@@ -52,6 +55,13 @@ pub(crate) const PATHS: &[HotPath] = &[
         people,
         group,
     ),
+    path(
+        "vector_search",
+        "$vectorSearch of 10 among 4,000 documents with 96 dimensions, by 40 candidates",
+        places,
+        vector_search,
+    ),
+    path("vector_insert", "insert_one with a vector index, committed as relaxed", places, vector_insert),
 ];
 
 /// The path of this name.
@@ -315,4 +325,69 @@ fn group(dir: &Path) -> Result<u64> {
     work()?;
     expect("documents in groups", PEOPLE, measured(&mut work)?)?;
     Ok(1)
+}
+
+// Vectors.
+
+const PLACES_NAME: &str = "app.places";
+
+/// A collection of `PLACES` documents with vectors, and a vector index.
+fn places(dir: &Path) -> Result<()> {
+    let db = Database::open_with(dir, options())?;
+    let places = db.collection(PLACES_NAME)?;
+    let definition = rawdoc! { "path": "vector", "numDimensions": DIMENSIONS as i32, "similarity": "cosine" };
+    places.create_index(IndexSpec::vector(definition).name("near"))?;
+    insert(&places, &(0..PLACES).map(place).collect::<Vec<_>>())?;
+    drop(places);
+    Ok(db.close()?)
+}
+
+/// The prepared collection, whose index is in memory.
+fn opened_places(dir: &Path) -> Result<(Database, Collection)> {
+    let db = Database::open_with(dir, options())?;
+    let places = db.collection(PLACES_NAME)?;
+    expect("documents", PLACES, count(&places, FindRequest::default())?)?;
+    search(&places, &requests(5, 10))?;
+    Ok((db, places))
+}
+
+fn requests(seed: u64, count: u64) -> Vec<VectorSearchRequest> {
+    let near = |n| VectorSearchRequest::new("near", vector(n), 10).candidates(40);
+    draw(seed, count, PLACES).map(|n| near(PLACES + n)).collect()
+}
+
+/// How many documents all of them find.
+fn search(places: &Collection, requests: &[VectorSearchRequest]) -> Result<u64> {
+    requests.iter().try_fold(0, |found, request| Ok(found + places.vector_search(request)?.len() as u64))
+}
+
+fn vector_search(dir: &Path) -> Result<u64> {
+    const SEARCHES: u64 = 200;
+    let (_db, places) = opened_places(dir)?;
+    let requests = requests(6, SEARCHES);
+    let mut work = || search(&places, &requests);
+    work()?;
+    expect("documents found", 10 * SEARCHES, measured(&mut work)?)?;
+    Ok(SEARCHES)
+}
+
+fn vector_insert(dir: &Path) -> Result<u64> {
+    const INSERTS: u64 = 100;
+    let (_db, places) = opened_places(dir)?;
+    let documents: Vec<_> = (PLACES..PLACES + 2 * INSERTS).map(place).collect();
+    let (first, second) = documents.split_at(INSERTS as usize);
+    let insert = |documents: &[RawDocumentBuf]| {
+        for document in documents {
+            places.insert_one(document)?;
+        }
+        Ok(places.len()?)
+    };
+    insert(first)?;
+    expect("documents", PLACES + 2 * INSERTS, measured(&mut || insert(second))?)?;
+    // The next search finds them in the index.
+    let request = VectorSearchRequest::new("near", vector(PLACES + INSERTS), 1).candidates(40);
+    let found = places.vector_search(&request)?;
+    let found = found.first().map(|nearest| nearest.document.get_object_id("_id")).transpose()?;
+    expect("documents found where one was inserted", 1, u64::from(found == Some(id(PLACES + INSERTS))))?;
+    Ok(INSERTS)
 }

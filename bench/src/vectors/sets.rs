@@ -9,6 +9,8 @@ use crate::Result;
 /// Neighbours asked for in every search.
 pub(crate) const K: usize = 10;
 const QUERIES: usize = 1_000;
+/// How the names of sets end that a formula makes.
+const BY_FORMULA: &str = "by formula";
 
 /// Vectors, held-out queries and the exact answers.
 pub(crate) struct Set {
@@ -53,6 +55,19 @@ impl Set {
         let rows = rows.min(self.vectors.len());
         let name = self.name.replacen(&self.vectors.len().to_string(), &rows.to_string(), 1);
         Set::new(name, self.vectors[..rows].to_vec(), self.queries.clone())
+    }
+
+    /// The same vectors with some of them as queries, as the project's first benchmark asked for them.
+    pub(crate) fn asked_for_its_own(&self) -> Set {
+        let rows = self.vectors.len();
+        let query = |n: usize| self.vectors[(n * 7919 + rows / 3 + 17) % rows].clone();
+        let queries = (0..QUERIES.min(rows)).map(query).collect();
+        Set::new(self.name.clone(), self.vectors.clone(), queries)
+    }
+
+    /// Whether it is a set of the project's first benchmark.
+    pub(crate) fn is_by_formula(&self) -> bool {
+        self.name.ends_with(BY_FORMULA)
     }
 
     /// How many of the vectors found for query `number` are among its [`K`] nearest.
@@ -132,7 +147,7 @@ fn formula(rows: usize, dimensions: usize) -> Set {
     let vectors = (0..rows).map(|i| vector(i as f64)).collect();
     let between = |n: usize| vector((n * rows / QUERIES.min(rows)) as f64 + 0.5);
     let queries = (0..QUERIES.min(rows)).map(between).collect();
-    Set::new(format!("{rows} x {dimensions} by formula"), vectors, queries)
+    Set::new(format!("{rows} x {dimensions} {BY_FORMULA}"), vectors, queries)
 }
 
 fn clusters(rows: usize, dimensions: usize) -> Set {
@@ -242,6 +257,13 @@ mod tests {
                 assert_eq!(questions.hits(number, &rows[rows.len() - 1..]), 0, "the farthest is no answer");
             }
         }
+    }
+
+    #[test]
+    fn every_query_of_a_set_that_is_asked_for_its_own_vectors_is_one() {
+        let set = formula(500, 8).asked_for_its_own();
+        assert!(set.is_by_formula() && set.queries.iter().all(|query| set.vectors.contains(query)));
+        assert!(!clusters(100, 4).is_by_formula());
     }
 
     #[test]
