@@ -255,17 +255,41 @@ fn code_again(
 
 #[cfg(test)]
 mod tests {
+    use bson::{RawDocumentBuf, rawdoc};
+    use treedb_storage::disk::SimDisk;
     use treedb_testing::Alike;
 
     use super::super::record::CENTRE;
     use super::*;
-    use crate::IndexSpec;
+    use crate::tests::open;
+    use crate::{Collection, Database, DeleteRequest, IndexSpec};
+
+    const DIMENSIONS: usize = 16;
+
+    /// A collection that has an index, and no documents yet.
+    fn indexed() -> (Database, Collection) {
+        let db = open(&SimDisk::new()).unwrap();
+        let things = db.collection("shop.things").unwrap();
+        let definition = rawdoc! {
+            "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": "euclidean", "quantization": "scalar",
+        };
+        things.create_index(IndexSpec::vector(definition).name("near")).unwrap();
+        (db, things)
+    }
+
+    /// The table of its index.
+    fn table(db: &Database) -> Table {
+        db.store().begin_read().unwrap().table("index/1/1").unwrap().unwrap()
+    }
+
+    fn document(vectors: &mut Alike, id: i32) -> RawDocumentBuf {
+        let vector: bson::RawArrayBuf = vectors.vector().into_iter().map(f64::from).collect();
+        rawdoc! { "_id": id, "v": vector }
+    }
 
     #[test]
     fn an_index_is_judged_at_each_step_once_and_again_after_it_has_shrunk() {
-        let db = crate::tests::open(&treedb_storage::disk::SimDisk::new()).unwrap();
-        let mut txn = db.store().begin_write().unwrap();
-        let table = txn.create_table("near", treedb_storage::TableKind::Rows).unwrap();
+        let table = table(&indexed().0);
         let judged = Judged::default();
         let grow = |before: u64, after: u64| {
             let is_due = judged.is_due(&table, before, after);
@@ -285,64 +309,43 @@ mod tests {
 
     #[test]
     fn that_an_index_has_shrunk_is_noted_if_what_it_shrank_for_stays() {
-        let mut vectors = Alike::new(1, 16, 0.0);
-        let db = crate::tests::open(&treedb_storage::disk::SimDisk::new()).unwrap();
-        let things = db.collection("shop.things").unwrap();
-        let definition = bson::rawdoc! {
-            "path": "v", "numDimensions": 16, "similarity": "euclidean", "quantization": "scalar",
-        };
-        things.create_index(IndexSpec::vector(definition).name("near")).unwrap();
-        let mut document = |id: i32| {
-            let vector: Vec<f64> = vectors.vector().into_iter().map(f64::from).collect();
-            bson::RawDocumentBuf::try_from(&bson::doc! { "_id": id, "v": vector }).unwrap()
-        };
-        let documents: Vec<_> = (0..100).map(&mut document).collect();
+        let (db, things) = indexed();
+        let mut vectors = Alike::new(1, DIMENSIONS, 0.0);
+        let documents: Vec<_> = (0..100).map(|id| document(&mut vectors, id)).collect();
         things.insert_many(&documents, true).unwrap();
-        let table = db.store().begin_read().unwrap().table("index/1/1").unwrap().unwrap();
+        let table = table(&db);
         let at = || db.inner.catalog.images().judged().at(&table);
         let judged_at = at();
         assert!(judged_at >= 32, "{judged_at}");
-        let most = || crate::DeleteRequest::many(bson::rawdoc! { "_id": { "$gte": 2 } });
+        let most = || DeleteRequest::many(rawdoc! { "_id": { "$gte": 2 } });
         let mut txn = db.begin().unwrap();
         txn.collection("shop.things").unwrap().delete(most()).unwrap();
-        txn.collection("shop.things").unwrap().insert_one(document(200)).unwrap();
+        txn.collection("shop.things").unwrap().insert_one(document(&mut vectors, 200)).unwrap();
         drop(txn);
         assert_eq!(at(), judged_at);
         things.delete(most()).unwrap();
-        things.insert_one(document(200)).unwrap();
+        things.insert_one(document(&mut vectors, 200)).unwrap();
         assert_eq!(at(), 0);
-        let documents: Vec<_> = (300..328).map(&mut document).collect();
-        documents.into_iter().for_each(|document| drop(things.insert_one(document).unwrap()));
+        (300..328).for_each(|id| drop(things.insert_one(document(&mut vectors, id)).unwrap()));
         assert_eq!(at(), 0);
-        things.insert_one(document(400)).unwrap();
+        things.insert_one(document(&mut vectors, 400)).unwrap();
         assert_eq!(at(), 32);
     }
 
     #[test]
     fn an_index_with_a_centre_is_asked_for_it_when_it_gets_one_and_at_the_next_steps_only() {
-        let mut vectors = Alike::new(1, 16, 100.0);
-        let db = crate::tests::open(&treedb_storage::disk::SimDisk::new()).unwrap();
-        let things = db.collection("shop.things").unwrap();
-        let definition = bson::rawdoc! {
-            "path": "v", "numDimensions": 16, "similarity": "euclidean", "quantization": "scalar",
-        };
-        things.create_index(IndexSpec::vector(definition).name("near")).unwrap();
-        let mut insert = |id: i32| {
-            let vector: Vec<f64> = vectors.vector().into_iter().map(f64::from).collect();
-            let document = bson::doc! { "_id": id, "v": vector };
-            things.insert_one(bson::RawDocumentBuf::try_from(&document).unwrap()).unwrap();
-        };
-        let table = || db.store().begin_read().unwrap().table("index/1/1").unwrap().unwrap();
+        let (db, things) = indexed();
+        let mut vectors = Alike::new(1, DIMENSIONS, 100.0);
         let judged = db.inner.catalog.images().judged();
         let mut due = Vec::new();
         for id in 0..300 {
-            if id > 0 && judged.is_due(&table(), id as u64, id as u64 + 1) {
+            if id > 0 && judged.is_due(&table(&db), id as u64, id as u64 + 1) {
                 due.push(id);
             }
-            insert(id);
+            things.insert_one(document(&mut vectors, id)).unwrap();
         }
         assert_eq!(due, [31, 255]);
         let reads = db.store().begin_read().unwrap();
-        assert!(reads.visit_row(&table(), CENTRE, &mut |_| ()).unwrap());
+        assert!(reads.visit_row(&table(&db), CENTRE, &mut |_| ()).unwrap());
     }
 }

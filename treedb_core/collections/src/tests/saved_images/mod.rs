@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod follow;
 mod kinds;
+mod power;
 mod room;
 
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ fn floats(rng: &mut Rng) -> Vec<f32> {
     (0..DIMENSIONS).map(|_| rng.below(2001) as f32 / 1000.0 - 1.0 + 0.0005).collect()
 }
 
-pub(crate) fn document(id: i32, rng: &mut Rng) -> RawDocumentBuf {
+fn document(id: i32, rng: &mut Rng) -> RawDocumentBuf {
     let vector: Vec<f64> = floats(rng).into_iter().map(f64::from).collect();
     raw(&doc! { "_id": id, "v": vector })
 }
@@ -51,7 +52,7 @@ pub(crate) fn check_all(db: &Database, rng: &mut Rng) {
 }
 
 /// A database with an index whose image is saved.
-pub(crate) fn saved(disk: &SimDisk, rng: &mut Rng) -> Database {
+fn saved(disk: &SimDisk, rng: &mut Rng) -> Database {
     saved_in(open(disk).unwrap(), rng)
 }
 
@@ -90,7 +91,7 @@ fn newest_meta(pages: &[u8]) -> usize {
 }
 
 /// Opens the database and searches it; how many images were built and loaded.
-fn reopened(disk: &SimDisk, rng: &mut Rng) -> (u64, u64) {
+pub(crate) fn reopened(disk: &SimDisk, rng: &mut Rng) -> (u64, u64) {
     let db = open(disk).unwrap();
     (0..30).for_each(|_| search(&db, rng));
     check_all(&db, rng);

@@ -90,6 +90,9 @@ impl Images {
     /// which has no name any more, and takes its room on the disk as long as it is mapped. Searches go on with the same versions of the image, which only are
     /// somewhere else: none builds, reads or lists anything for it, and one that comes meanwhile waits for some milliseconds at most. Searches of a version
     /// before, which has something in the file before that has changed since, read the table.
+    ///
+    /// # Errors
+    /// The file was damaged since it was written: it is not read any more, and the next saving writes another one.
     fn go_on_in_file(
         &self,
         table: &Table,
@@ -113,6 +116,11 @@ impl Images {
         drop(state);
         // To give back a large one takes longer.
         drop(before);
+        if file.is_err()
+            && let Some(saved) = self.saved()
+        {
+            saved.forget(table);
+        }
         file.map(drop)
     }
 
@@ -154,15 +162,16 @@ impl Images {
 mod tests {
     use treedb_storage::ReadTxn;
     use treedb_storage::disk::SimDisk;
+    use treedb_storage::disk::crash::Crash;
     use treedb_testing::Rng;
 
     use super::super::slot::let_go;
     use super::super::{Image, Workspace};
     use super::*;
-    use crate::Database;
     use crate::catalog::namespace::Namespace;
     use crate::tests::open;
-    use crate::tests::saved_images::{build, check_all};
+    use crate::tests::saved_images::{build, check_all, files, reopened, search, things};
+    use crate::{Database, DeleteRequest};
 
     /// Calls `call` with the images of a database, and what the index is now.
     fn with_index<T>(
@@ -186,6 +195,118 @@ mod tests {
     /// The same, after some searches if it has to follow first.
     fn complete_image(db: &Database, workspace: &mut Workspace) -> Arc<Image> {
         (0..30).find_map(|_| image(db, workspace)).unwrap()
+    }
+
+    /// The disk of a database with an index whose image was never saved.
+    fn unsaved(rng: &mut Rng) -> SimDisk {
+        let disk = SimDisk::new();
+        let db = open(&disk).unwrap();
+        build(&db, rng);
+        db.set_save_vector_images_at_close(false);
+        db.close().unwrap();
+        disk
+    }
+
+    /// A copy of it, and the database, whose index has an image.
+    fn opened(base: &SimDisk, rng: &mut Rng) -> (SimDisk, Database) {
+        let disk = base.crash(Crash::Everything);
+        let db = open(&disk).unwrap();
+        (0..30).for_each(|_| search(&db, rng));
+        assert_eq!(db.vector_memory_use().built, 1);
+        (disk, db)
+    }
+
+    /// Saves an image of the newest state as [`Images::save`] does, but that something happens between the writing of the file and its mapping.
+    fn save(db: &Database, image: &Image, meanwhile: impl FnOnce()) -> io::Result<()> {
+        db.checkpoint().unwrap();
+        with_index(db, |images, def, view, table| {
+            let (saved, checkpoint) = (images.saved().unwrap(), db.store().stats().checkpoint);
+            saved.write(db.store(), (table, def), checkpoint, &image.contents).unwrap();
+            meanwhile();
+            let rows_end = view.reads.next_row(&view.meta.rows).unwrap();
+            images.go_on_in_file(table, &image.contents, || saved.written((table, def), rows_end))
+        })
+    }
+
+    /// Changes the bytes of the only file.
+    fn damage(disk: &SimDisk, damage: impl FnOnce(&mut Vec<u8>)) {
+        let [file] = &*files(disk) else { panic!("one file") };
+        let mut bytes = disk.contents(file).unwrap();
+        damage(&mut bytes);
+        disk.overwrite(file, bytes);
+    }
+
+    #[test]
+    fn an_image_stays_where_it_is_if_its_file_is_cut_off_or_is_no_image_before_it_is_mapped() {
+        type Damage = fn(&mut Vec<u8>);
+        let damages: [Damage; 9] = [
+            Vec::clear,
+            |bytes| bytes.truncate(100),
+            |bytes| bytes.truncate(4096),
+            |bytes| bytes.truncate(bytes.len() / 2),
+            |bytes| bytes.truncate(bytes.len() - 1),
+            |bytes| bytes.push(0),
+            // The head of the file, that of the graph, and the checksums.
+            |bytes| bytes[20] ^= 1,
+            |bytes| bytes[4096] ^= 1,
+            |bytes| *bytes.last_mut().unwrap() ^= 1,
+        ];
+        let mut rng = Rng::new(62);
+        let base = unsaved(&mut rng);
+        for (at, wrong) in damages.into_iter().enumerate() {
+            let (disk, db) = opened(&base, &mut rng);
+            let (before, first) = (db.vector_memory_use(), image(&db, &mut Workspace::default()).unwrap());
+            let _ = save(&db, &first, || damage(&disk, wrong));
+            assert_eq!(db.vector_memory_use(), before, "{at}");
+            assert!(Arc::ptr_eq(&first, &image(&db, &mut Workspace::default()).unwrap()), "{at}");
+            check_all(&db, &mut rng);
+            // Who opens what there is then builds an image.
+            assert_eq!(reopened(&disk.crash(Crash::Everything), &mut rng), (1, 0), "{at}");
+            // The next saving writes another file in its place.
+            db.save_vector_images().unwrap();
+            assert!(image(&db, &mut Workspace::default()).unwrap().is_mapped(), "{at}");
+            check_all(&db, &mut rng);
+            assert_eq!(reopened(&disk.crash(Crash::Everything), &mut rng), (0, 1), "{at}");
+        }
+    }
+
+    #[test]
+    fn an_image_that_goes_on_in_a_file_that_was_damaged_is_answered_from_the_table_and_built_anew() {
+        let mut rng = Rng::new(63);
+        let base = unsaved(&mut rng);
+        let mut noticed = 0;
+        for round in 0..24 {
+            let (disk, db) = opened(&base, &mut rng);
+            let first = image(&db, &mut Workspace::default()).unwrap();
+            let went_on = save(&db, &first, || {
+                damage(&disk, |bytes| {
+                    // All of its records, or one byte of them.
+                    let places = match round {
+                        0 => (8192..bytes.len() - 8192).step_by(2048).collect(),
+                        _ => vec![8192 + rng.below(bytes.len() - 16384)],
+                    };
+                    places.into_iter().for_each(|at| bytes[at] ^= 1 << rng.below(8));
+                });
+            });
+            went_on.unwrap();
+            assert!(image(&db, &mut Workspace::default()).unwrap().is_mapped(), "{round}");
+            for _ in 0..3 {
+                check_all(&db, &mut rng);
+            }
+            (0..30).for_each(|_| search(&db, &mut rng));
+            check_all(&db, &mut rng);
+            let memory = db.vector_memory_use();
+            assert!(memory.images == 1 && !first.is_damaged(), "{round} {memory:?}");
+            assert!(round > 0 || memory.built == 2 && memory.mapped_bytes == 0, "{memory:?}");
+            noticed += memory.built - 1;
+            // Nothing of it is saved but what is whole.
+            things(&db).delete(DeleteRequest::many(bson::rawdoc! { "_id": 7 })).unwrap();
+            (0..5).for_each(|_| search(&db, &mut rng));
+            db.close().unwrap();
+            let found = reopened(&disk, &mut rng);
+            assert!(memory.built == 1 || found == (0, 1), "{round} {found:?}");
+        }
+        assert!(noticed > 15, "{noticed}");
     }
 
     #[test]
