@@ -564,14 +564,13 @@ pub(super) fn halves_of(elements: &[f32], out: &mut Vec<u8>) {
 
 /// Appends finite elements of 2 bytes.
 pub(super) fn from_halves(bytes: &[u8], out: &mut Vec<f32>) {
-    let from = out.len();
-    out.resize(from + bytes.len() / 2, 0.0);
-    let places = out.get_mut(from..).unwrap_or_default();
-    if let Some(halves) = kernel::halves(bytes) {
-        return Element::Float16.widen(&Kernels::best(), halves, places);
-    }
-    for (place, half) in places.iter_mut().zip(bytes.as_chunks().0) {
-        *place = Element::Float16.wide(u16::from_le_bytes(*half));
+    let (kernels, from) = (Kernels::best(), out.len());
+    let bytes = bytes.as_chunks().0;
+    out.resize(from + bytes.len(), 0.0);
+    let mut halves = [0; 64];
+    for (bytes, out) in bytes.chunks(halves.len()).zip(out.split_at_mut(from).1.chunks_mut(halves.len())) {
+        halves.iter_mut().zip(bytes).for_each(|(half, bytes)| *half = u16::from_le_bytes(*bytes));
+        Element::Float16.widen(&kernels, halves.get(..bytes.len()).unwrap_or(&[]), out);
     }
 }
 

@@ -47,15 +47,3 @@ pub fn floats(bytes: &[u8]) -> Option<&[f32]> {
     let (before, floats, after) = unsafe { bytes.align_to() };
     (before.is_empty() && after.is_empty()).then_some(floats)
 }
-
-/// The numbers of 16 bits that bytes are, 2 each, the lowest first, where they can be read in their place; `None` where they have to
-/// be copied.
-#[inline]
-pub fn halves(bytes: &[u8]) -> Option<&[u16]> {
-    if cfg!(target_endian = "big") {
-        return None;
-    }
-    // SAFETY: any two bytes are such a number; this processor stores the lowest byte first.
-    let (before, halves, after) = unsafe { bytes.align_to() };
-    (before.is_empty() && after.is_empty()).then_some(halves)
-}

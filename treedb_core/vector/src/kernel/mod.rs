@@ -13,7 +13,7 @@ mod spread;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use memory::{floats, halves, prefetch, prefetch_line};
+pub use memory::{floats, prefetch, prefetch_line};
 pub use spread::{spread_doubles, spread_floats};
 
 use std::sync::OnceLock;
