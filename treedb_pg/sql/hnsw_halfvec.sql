@@ -105,7 +105,7 @@ CREATE INDEX ON long USING treedb_hnsw (h halfvec_l2_ops);
 CREATE INDEX ON long USING treedb_hnsw (v vector_l2_ops);
 CREATE INDEX ON long USING treedb_hnsw (longest vector_l2_ops);
 CREATE INDEX ON long USING treedb_hnsw (r) WITH (dimensions = 3072);
-CREATE TABLE wide (id int, r real[], v vector(3072), b bit varying);
+CREATE TABLE wide (id int, r real[], v vector(3072));
 INSERT INTO wide SELECT id, e[1:3072], e[1:3072] FROM source;
 CREATE INDEX wide_r ON wide USING treedb_hnsw ((r::halfvec(3072)) halfvec_cosine_ops);
 CREATE INDEX wide_v ON wide USING treedb_hnsw ((v::halfvec(3072)) halfvec_cosine_ops);
@@ -129,6 +129,7 @@ SELECT regexp_replace(pg_temp.plan(format($$SELECT doc -> '_id' FROM films ORDER
 SET enable_sort = off;
 SELECT :'of_r'::int[] = array_agg(id) AS same FROM (SELECT (doc ->> '_id')::int AS id FROM films ORDER BY vector_at(doc, 'e', 3072)::halfvec(3072) <=> :'one'::real[]::halfvec(3072) LIMIT 5) x;
 SELECT vector_at('{}', 'e', 4001);
-SELECT count(*) FROM treedb.check('wide'), treedb.check('films');
+SELECT treedb.check('wide');
+SELECT treedb.check('films');
 SET client_min_messages = warning;
 DROP SCHEMA hnsw_halfvec CASCADE;
