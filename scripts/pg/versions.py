@@ -674,7 +674,7 @@ def stored_graphs_of_the_format_without_a_centre_are_read_and_written(cluster):
 
 def indexes_of_halfvec_with_floats_are_read_and_written(cluster):
     """As the version before wrote them: with the pages of an index of the same vectors of type `vector`, but for the kind of the column."""
-    row = "SELECT i, e, e FROM (SELECT i, (SELECT array_agg((5 + sin(i * j))::real ORDER BY j) FROM generate_series(1, {}) j)::halfvec::vector AS e FROM generate_series(%s, %s) i) x"
+    row = "SELECT i, e, e FROM (SELECT i, (SELECT array_agg((2 + sin(i * j))::real ORDER BY j) FROM generate_series(1, {}) j)::halfvec::vector AS e FROM generate_series(%s, %s) i) x"
     of = {"apart": (100, "l1_ops", "<+>"), "codes": (1536, "cosine_ops", "<=>")}
     with cluster.connect() as db:
         if not one(db, "SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'"):
@@ -712,7 +712,9 @@ def indexes_of_halfvec_with_floats_are_read_and_written(cluster):
                 check(f"{kind}_h" in "\n".join(lines(db, f"EXPLAIN SELECT id FROM {kind} ORDER BY {order} LIMIT 5")), f"not by {kind}_h")
                 by_index = lines(db, f"SELECT {order} FROM {kind} ORDER BY {order} LIMIT 5")
                 db.execute("RESET enable_seqscan; RESET enable_sort")
-                same(by_index, lines(db, f"SELECT {order} AS d FROM {kind} ORDER BY ({order}) + 0 LIMIT 5"), f"the nearest of {kind}")
+                exact = lines(db, f"SELECT {order} AS d FROM {kind} ORDER BY ({order}) + 0 LIMIT 5")
+                # Those that codes tell apart, before there is a centre: by floats that were taken for halves, or the other way round, it would be none.
+                check(by_index[0] == exact[0] and len(set(by_index) & set(exact)) >= 4, f"the nearest of {kind}: {by_index} and {exact}")
 
         is_of(4, 0)
         answers()
