@@ -38,7 +38,7 @@ status=0
 
 # Tests that end at once where the server lacks what they are about, and the servers that have it.
 major=$("$PG_CONFIG" --version | sed -n 's/^PostgreSQL \([0-9]*\).*/\1/p')
-for variant in "table_decoding:test_decoding:15 18" "btree_nondeterministic:ICU:15" "hnsw_pgvector:pgvector:18" "btree_lz4_keys:lz4:15"; do
+for variant in "table_decoding:test_decoding:15 18" "btree_nondeterministic:ICU:15" "hnsw_pgvector:pgvector:18" "hnsw_halfvec:pgvector:18" "btree_lz4_keys:lz4:15"; do
     IFS=: read -r name what where <<<"$variant"
     [ -e "$dir/results/$name.out" ] || continue
     if ! cmp -s "$dir/results/$name.out" "treedb_pg/expected/${name}_1.out"; then

@@ -26,6 +26,9 @@ GRAPHS = {
     "g_bits": ("b treedb.bit_hamming_ops", "", "b OPERATOR(treedb.<~>) X'0F0F0F0F0F'::bit(40)"),
     "g_alike": (f"({ALIKE})", "dimensions = 1700, ", f"({ALIKE}) OPERATOR(treedb.<->) (array_fill(9, ARRAY[1630])::real[] || array_fill(0.5, ARRAY[70])::real[])"),
 }
+# Where the server has pgvector, one with elements of 2 bytes too, and a centre of those.
+HALVES = "(array_fill(5, ARRAY[3002])::real[] || f)::halfvec(3072)"
+GRAPH_OF_HALVES = (f"({HALVES}) halfvec_l2_ops", "", f"{HALVES} <-> (array_fill(5, ARRAY[3002])::real[] || array_fill(0.5, ARRAY[70])::real[])::halfvec(3072)")
 # What the primary does to them, one step after another, while the standby is read.
 BUILDS = ["CREATE INDEX {g_apart}", "CREATE INDEX CONCURRENTLY {g_bits}", "REINDEX INDEX g_coded", "REINDEX INDEX CONCURRENTLY g_several"]
 
@@ -112,10 +115,17 @@ def a_standby_answers_as_the_primary(cluster):
             db.execute(documents(1, 600))
             db.execute("CREATE TABLE g (id int, f real[], b bit(40), s real[]) WITH (autovacuum_enabled = off)")
             # Four rows that are unlike the others are too many among 32 for a centre, and few enough among 256, when the standby follows.
-            db.execute(f"CREATE INDEX {graph('g_alike')}")
+            alike = ["g_alike"]
+            if one(db, "SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'"):
+                db.execute("CREATE EXTENSION vector; SELECT treedb.enable_pgvector()")
+                GRAPHS["g_halves"] = GRAPH_OF_HALVES
+                alike.append("g_halves")
+            for name in alike:
+                db.execute(f"CREATE INDEX {graph(name)}")
             db.execute("INSERT INTO g SELECT -i, ARRAY(SELECT 100 * sin(i * j) FROM generate_series(1, 70) j)::real[], i::bit(40), ARRAY[[i, -i]]::real[] FROM generate_series(1, 4) i")
             db.execute(vectors(1, 200))
-            check(not any(centre_of(cluster, db, "g_alike")[:4]), "g_alike has chosen a centre already")
+            for name in alike:
+                check(not any(centre_of(cluster, db, name)[:4]), f"{name} has chosen a centre already")
             for name in ("g_coded", "g_several"):
                 db.execute(f"CREATE INDEX {graph(name)}")
             cluster.program("pg_basebackup", "-D", str(standby.data), "-R", "-c", "fast", "--no-sync", "-C", "-S", "follower")
@@ -175,8 +185,9 @@ def a_standby_answers_as_the_primary(cluster):
                 db.execute(vectors(1000 + 100 * number, 1059 + 100 * number))
                 db.execute(BUILDS[number].format(**{name: graph(name) for name in GRAPHS}))
                 db.execute(vectors(1060 + 100 * number, 1099 + 100 * number))
-            centre = centre_of(cluster, db, "g_alike")
-            check(any(centre[:4]) and not any(centre[8:]), f"g_alike has chosen no centre: {centre.hex()}")
+            for name in alike:
+                centre = centre_of(cluster, db, name)
+                check(any(centre[:4]) and not any(centre[8:]), f"{name} has chosen no centre: {centre.hex()}")
             told = []
             for index in leaves:
                 told.append(f"{index.index}: {index.splits} splits, {index.merges} merges, {index.deletions} deletions")
@@ -239,6 +250,9 @@ def a_standby_answers_as_the_primary(cluster):
             db.execute("ALTER SYSTEM RESET wal_consistency_checking")
             db.execute("SELECT pg_reload_conf()")
             db.execute("DROP TABLE r, s, g")
+            if len(alike) > 1:
+                db.execute("DROP EXTENSION vector CASCADE")
+                del GRAPHS["g_halves"]
     finally:
         standby.close()
         with cluster.connect() as db:

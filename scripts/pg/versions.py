@@ -672,6 +672,88 @@ def stored_graphs_of_the_format_without_a_centre_are_read_and_written(cluster):
         db.execute("DROP TABLE graphs")
 
 
+def indexes_of_halfvec_with_floats_are_read_and_written(cluster):
+    """As the version before wrote them: with the pages of an index of the same vectors of type `vector`, but for the kind of the column."""
+    row = "SELECT i, e, e FROM (SELECT i, (SELECT array_agg((2 + sin(i * j))::real ORDER BY j) FROM generate_series(1, {}) j)::halfvec::vector AS e FROM generate_series(%s, %s) i) x"
+    of = {"apart": (100, "l1_ops", "<+>"), "codes": (1536, "cosine_ops", "<=>")}
+    with cluster.connect() as db:
+        if not one(db, "SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'"):
+            return "the server has no pgvector: nothing to test"
+        db.execute("CREATE EXTENSION vector; SELECT treedb.enable_pgvector()")
+        paths = {}
+        for kind, (dimensions, ops, _) in of.items():
+            db.execute(f"CREATE TABLE {kind} (id int, v vector({dimensions}), h halfvec({dimensions})) WITH (autovacuum_enabled = off)")
+            db.execute(f"INSERT INTO {kind} {row.format(dimensions)}" % (1, 20))
+            db.execute(f"CREATE INDEX {kind}_v ON {kind} USING treedb_hnsw (v vector_{ops}); CREATE INDEX {kind}_h ON {kind} USING treedb_hnsw (h halfvec_{ops})")
+            db.execute(f"INSERT INTO {kind} {row.format(dimensions)}" % (21, 30))
+            paths[kind] = [one(db, "SELECT pg_relation_filepath(%s)", (f"{kind}_{column}",)) for column in "vh"]
+    cluster.stop()
+    for v, h in paths.values():
+        data = bytearray((cluster.data / v).read_bytes())
+        # The kind follows the version: the metric's number, and 16 for `vector`, 32 for `halfvec`.
+        check(data[28] == 4 and data[30] >> 4 == 1, "an index of vector has version 4")
+        data[30] += 16
+        check((cluster.data / h).read_bytes()[28:31] == bytes([5, 0, data[30]]), "an index of halfvec has version 5, and that kind")
+        (cluster.data / h).write_bytes(data)
+    cluster.start()
+
+    with cluster.connect() as db:
+        def is_of(version, flags):
+            db.execute("CHECKPOINT")
+            for kind in of:
+                data = (cluster.data / one(db, "SELECT pg_relation_filepath(%s)", (f"{kind}_h",))).read_bytes()
+                same((data[28], data[74]), (version, flags), f"version and flags of {kind}")
+
+        def answers():
+            for kind, (_, _, operator) in of.items():
+                same(lines(db, "SELECT treedb.check(%s, true)", (kind,)), [], f"check of {kind}")
+                order = f"h {operator} (SELECT h FROM {kind} WHERE id = 9)"
+                db.execute("SET enable_seqscan = off; SET enable_sort = off; SET treedb.hnsw_ef_search = 500")
+                check(f"{kind}_h" in "\n".join(lines(db, f"EXPLAIN SELECT id FROM {kind} ORDER BY {order} LIMIT 5")), f"not by {kind}_h")
+                by_index = lines(db, f"SELECT {order} FROM {kind} ORDER BY {order} LIMIT 5")
+                db.execute("RESET enable_seqscan; RESET enable_sort")
+                exact = lines(db, f"SELECT {order} AS d FROM {kind} ORDER BY ({order}) + 0 LIMIT 5")
+                # Those that codes tell apart, before there is a centre: by floats that were taken for halves, or the other way round, it would be none.
+                check(by_index[0] == exact[0] and len(set(by_index) & set(exact)) >= 4, f"the nearest of {kind}: {by_index} and {exact}")
+
+        is_of(4, 0)
+        answers()
+        for kind, (dimensions, _, _) in of.items():
+            # They choose a centre then.
+            db.execute(f"INSERT INTO {kind} {row.format(dimensions)}" % (31, 200))
+        answers()
+        for kind in of:
+            db.execute(f"DELETE FROM {kind} WHERE id % 3 = 1")
+            db.execute(f"VACUUM (INDEX_CLEANUP ON) {kind}")
+        answers()
+        is_of(4, 0)
+        sizes = [one(db, "SELECT pg_relation_size(%s)", (f"{kind}_h",)) for kind in of]
+        for kind in of:
+            db.execute(f"REINDEX INDEX {kind}_h")
+        answers()
+        is_of(5, 1)
+        # What no index has: floats of so many dimensions, another flag, a flag of another type's.
+        db.execute("CREATE TABLE wide (h halfvec(3072), v vector(3)); CREATE INDEX wide_h ON wide USING treedb_hnsw (h halfvec_l2_ops); CREATE INDEX wide_v ON wide USING treedb_hnsw (v vector_l2_ops)")
+        paths = {name: one(db, "SELECT pg_relation_filepath(%s)", (name,)) for name in ("wide_h", "wide_v")}
+    cluster.stop()
+    path = {name: cluster.data / path for name, path in paths.items()}
+    pages = {name: path[name].read_bytes() for name in path}
+    for name, version, flags, message in (("wide_h", 4, 0, "dimensions"), ("wide_h", 5, 0, "dimensions"), ("wide_h", 5, 0x8001, "flags"), ("wide_v", 5, 1, "flags")):
+        data = bytearray(pages[name])
+        data[28:30], data[74:76] = version.to_bytes(2, "little"), flags.to_bytes(2, "little")
+        path[name].write_bytes(data)
+        cluster.start()
+        with cluster.connect() as db:
+            error = refused(db, "INSERT INTO wide (%s) SELECT array_agg(1)::%s FROM generate_series(1, %s)" % (("h", "halfvec", 3072) if name == "wide_h" else ("v", "vector", 3)), "XX002", "")
+            check(message in f"{error} {error.diag.message_detail}", f"{name} of version {version} with flags {flags}: {error.diag.message_detail}")
+        cluster.stop()
+        path[name].write_bytes(pages[name])
+    cluster.start()
+    with cluster.connect() as db:
+        db.execute("DROP TABLE apart, codes, wide; DROP EXTENSION vector CASCADE")
+    return f"sizes before REINDEX: {sizes}"
+
+
 def the_docs_list_every_function_view_type_and_setting(cluster):
     with cluster.connect() as db:
         same_lines(reference.parts()[1].splitlines(), reference.made(db).splitlines(), "docs/postgres.md, and the catalog (scripts/pg_versions.sh --write-reference)")
@@ -733,7 +815,8 @@ TESTS = [an_update_from_each_released_version_leaves_what_a_new_installation_has
          documents_are_parameters_as_drivers_send_them, indexes_of_collections_are_built_and_dropped_beside_writers, a_dump_restores_everything,
          pg_upgrade_carries_everything_over, *([pg_upgrade_from_15_carries_everything_over] if "PG_CONFIG_15" in os.environ else []), indexes_of_another_page_version_ask_for_reindex,
          an_index_has_the_lowest_page_version_that_its_leaves_need, stored_pages_of_the_present_format_are_read_and_written, stored_pages_of_earlier_formats_ask_for_reindex,
-         an_installation_can_be_staged_in_a_folder, stored_graphs_of_the_format_without_a_centre_are_read_and_written, the_docs_list_every_function_view_type_and_setting]
+         an_installation_can_be_staged_in_a_folder, stored_graphs_of_the_format_without_a_centre_are_read_and_written, indexes_of_halfvec_with_floats_are_read_and_written,
+         the_docs_list_every_function_view_type_and_setting]
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ CREATE INDEX ON t USING treedb_hnsw (any_v vector_l2_ops);
 \echo :LAST_ERROR_SQLSTATE
 CREATE INDEX ON t USING treedb_hnsw (v vector_l2_ops) WITH (dimensions = 4);
 CREATE INDEX ON t USING treedb_hnsw (bits);
-CREATE TABLE long (v vector(2001), h halfvec(2001));
+CREATE TABLE long (v vector(2001), h halfvec(4001));
 CREATE INDEX ON long USING treedb_hnsw (v vector_l2_ops);
 \echo :LAST_ERROR_SQLSTATE
 CREATE INDEX ON long USING treedb_hnsw (h halfvec_cosine_ops);

@@ -26,6 +26,9 @@ pub(crate) struct VectorOptions {
 /// Most dimensions that a vector may have: it must fit into a page.
 pub(crate) const MOST_DIMENSIONS: i32 = 2000;
 
+/// The same of vectors whose elements take 2 bytes.
+pub(crate) const MOST_HALVES: i32 = 4000;
+
 /// The same of vectors of bits, which share the page with links, of which there may be three times [`MOST_LINKS`].
 pub(crate) const MOST_BITS: i32 = 40_000;
 

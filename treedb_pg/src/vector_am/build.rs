@@ -31,7 +31,7 @@ use crate::shim::index_build::{
 };
 use crate::shim::relation::Index;
 use crate::shim::thread;
-use crate::shim::vector_options::VectorOptions;
+use crate::shim::vector_options::{MOST_HALVES, VectorOptions};
 use crate::shim::wal;
 
 /// Numbers of the phases for `pg_stat_progress_create_index`; 1 is the server's own "initializing".
@@ -71,7 +71,17 @@ fn declared(index: Index<'_>) -> Meta {
             format!("a column with {dimensions} dimensions cannot be indexed"),
             match kind.element {
                 Element::Bit => format!("At most {most} bits can be indexed."),
-                _ => format!("Vectors of at most {most} dimensions can be indexed."),
+                Element::Half => {
+                    format!("Vectors of type halfvec of at most {most} dimensions can be indexed.")
+                }
+                Element::Real | Element::Vector if dimensions <= MOST_HALVES => format!(
+                    "Vectors of at most {most} dimensions can be indexed, of pgvector's type halfvec {MOST_HALVES}: index (v::halfvec({dimensions})), and order by the distance of that."
+                ),
+                Element::Real | Element::Vector => {
+                    format!(
+                        "Vectors of at most {most} dimensions can be indexed, of pgvector's type halfvec {MOST_HALVES}."
+                    )
+                }
             },
         );
     }
@@ -537,9 +547,9 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
         out.add(match &mut spilled {
             Some(spilled) => {
                 spilled.read(node, &mut vector);
-                record::vector_bytes(*row, &vector)
+                layout.vector_bytes(*row, &vector)
             }
-            None => record::vector_bytes(*row, graph.vector(node)),
+            None => layout.vector_bytes(*row, graph.vector(node)),
         });
     }
     out.write();

@@ -9,7 +9,8 @@
 //! A scan that begins meanwhile compares all nodes by their vectors. One that began before looks at the meta page after each search: if there is
 //! a centre now, it may have taken codes for what they are not, and begins again ([`super::scan`]).
 //!
-//! A centre never changes: `REINDEX` chooses another one. All elements fit on its page.
+//! A centre never changes: `REINDEX` chooses another one. All elements fit on its page: of more than
+//! [`MOST_DIMENSIONS`], rounded to 2 bytes each. That only moves the centre a little, which is as good anywhere near the mean.
 
 use std::rc::Rc;
 
@@ -30,6 +31,7 @@ use crate::shim::error;
 use crate::shim::fault;
 use crate::shim::index_build::{Build, IndexRow};
 use crate::shim::relation::Index;
+use crate::shim::vector_options::MOST_DIMENSIONS;
 
 /// The level in the trailer of its page, beside those of [`Slots`].
 const LEVEL: u16 = 4;
@@ -114,7 +116,10 @@ impl Sample {
     /// The centre of such vectors, if they are to have one.
     pub(super) fn centre(&self) -> Option<Centre> {
         let vectors: Vec<&[f32]> = self.vectors().collect();
-        Centre::of_alike(self.metric, Element::Float32, &vectors)
+        let centre = Centre::of_alike(self.metric, Element::Float32, &vectors)?;
+        let elements = stored_as(self.dimensions);
+        let rounded = centre.elements().iter().map(|element| elements.nearest(*element)).collect();
+        Centre::new(self.metric, Element::Float32, rounded)
     }
 
     /// Whether they have far more in common than they differ: those of places that are near each other and far from zero.
@@ -134,9 +139,18 @@ impl Sample {
     }
 }
 
+/// What the elements of a centre are on its page.
+fn stored_as(dimensions: usize) -> Element {
+    if dimensions <= MOST_DIMENSIONS as usize { Element::Float32 } else { Element::Float16 }
+}
+
 /// Makes `page` the page of a centre.
 pub(super) fn init_page(page: &mut [u8], centre: &Centre) {
-    let bytes: Vec<u8> = centre.elements().iter().flat_map(|element| element.to_le_bytes()).collect();
+    let (elements, mut bytes) = (centre.elements(), Vec::new());
+    match stored_as(elements.len()).is_half() {
+        true => record::halves_of(elements, &mut bytes),
+        false => bytes.extend(elements.iter().flat_map(|element| element.to_le_bytes())),
+    }
     let mut page = ViewMut::init(page, LEVEL, 0, None);
     page.set_hole(bytes.len()..ROOM);
     if let Some(place) = page.payload().get_mut(..bytes.len()) {
@@ -151,8 +165,13 @@ fn read(index: Index<'_>, meta: &Meta, block: u32) -> Centre {
     }
     let page: Page<Shared> = Page::read(index, block);
     let view = checked(index, block, View::open(page.bytes()));
-    let elements = view.payload().as_chunks().0.iter().take(meta.dimensions);
-    let elements = elements.map(|element| f32::from_le_bytes(*element)).collect();
+    let mut elements = Vec::with_capacity(meta.dimensions);
+    if stored_as(meta.dimensions).is_half() {
+        record::from_halves(view.payload().get(..2 * meta.dimensions).unwrap_or(&[]), &mut elements);
+    } else {
+        let floats = view.payload().as_chunks().0.iter().take(meta.dimensions);
+        elements.extend(floats.map(|element| f32::from_le_bytes(*element)));
+    }
     let centre = Centre::new(meta.kind.metric, Element::Float32, elements);
     let is_whole = |centre: &Centre| centre.elements().len() == meta.dimensions;
     centre.filter(is_whole).filter(|_| view.level() == LEVEL).unwrap_or_else(|| {
@@ -333,9 +352,7 @@ impl Writer<'_> {
         let (layout, mut vector) = (&self.graph.layout, Vec::new());
         match place {
             Some(place) => {
-                self.graph.read(Slots::Vectors, place, |slot| {
-                    record::elements(slot, layout.dimensions, &mut vector)
-                });
+                self.graph.read(Slots::Vectors, place, |slot| layout.read_vector(slot, &mut vector));
             }
             None => self.graph.node(node, |slot| layout.vector(slot, &mut vector)),
         }

@@ -40,7 +40,7 @@ fn codes_agree(writer: &Writer<'_>, node: u32) -> bool {
 fn own_codes_agree(writer: &Writer<'_>, node: u32, place: Place) -> bool {
     let (graph, mut vector) = (&writer.graph, Vec::new());
     let layout = &graph.layout;
-    graph.read(Slots::Vectors, place, |slot| record::elements(slot, layout.dimensions, &mut vector));
+    graph.read(Slots::Vectors, place, |slot| layout.read_vector(slot, &mut vector));
     let Ok(unit) = layout.metric.check(&vector, layout.dimensions) else { return false };
     let mut codes = vec![0; vector.len()];
     let factors = graph.encode(&vector, unit, &mut codes);

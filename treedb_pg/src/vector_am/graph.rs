@@ -357,7 +357,7 @@ impl<'i> Graph<'i> {
         self.read(Slots::Vectors, place, |slot| {
             // Both may have become another row's in between.
             let same = slot.starts_with(&row_bytes);
-            let elements = record::elements_in(slot, self.layout.dimensions, other);
+            let elements = self.layout.vector_in(slot, other);
             same.then(|| (self.distance(target, elements), row))
         })
     }

@@ -5,7 +5,7 @@ use treedb_vector::metric::Metric;
 use crate::shim::error::{SqlState, fail_with_detail};
 use crate::shim::function::pg_function;
 use crate::shim::relation::Index;
-use crate::shim::vector_options::{MOST_BITS, MOST_DIMENSIONS};
+use crate::shim::vector_options::{MOST_BITS, MOST_DIMENSIONS, MOST_HALVES};
 
 /// How a value of a column holds its elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +49,11 @@ impl Kind {
 
     /// Most dimensions of a vector.
     pub(super) fn most_dimensions(self) -> i32 {
-        if self.metric.is_of_bits() { MOST_BITS } else { MOST_DIMENSIONS }
+        match self.element {
+            Element::Bit => MOST_BITS,
+            Element::Half => MOST_HALVES,
+            Element::Real | Element::Vector => MOST_DIMENSIONS,
+        }
     }
 
     /// A row may have several vectors.

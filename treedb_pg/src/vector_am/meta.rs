@@ -3,7 +3,7 @@
 //! | offset in the payload | size | what |
 //! |---|---|---|
 //! | 0 | 4 | magic "TDBh" |
-//! | 4 | 2 | version: 4, or 3, whose meta page ends with the generation |
+//! | 4 | 2 | version: 5, or 4, whose meta page ends before the flags, which are all 0 then, or 3, whose meta page ends with the generation |
 //! | 6 | 2 | kind: metric and type of the column, as support function 1 returns it |
 //! | 8 | 2 | dimensions |
 //! | 10 | 2 | `m`: links that a new node gets |
@@ -16,28 +16,37 @@
 //! | 40 | 4 | the block of the centre that codes are about, 0 for none: codes are about zero |
 //! | 44 | 4 | a number that no other centre has had in these files |
 //! | 48 | 2 | in the lowest two bits 1 as long as a centre may still be chosen, 2 while codes are made anew because one was, otherwise 0; in the others how often it was judged that there is to be none, or how far the new codes are (see `vector_am/centre`) |
+//! | 50 | 2 | flags: 1 if the vectors have elements of 2 bytes (see `vector_am/record`) |
+//!
+//! A new index is of version 5 only if it has a flag.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use treedb_vector::centre::Centre;
+use treedb_vector::element::Element;
 use treedb_vector::graph::Limits;
 
 use super::graph::checked;
-use super::kind::Kind;
+use super::kind::{self, Kind};
 use super::record::{Layout, Slots};
 use crate::pages::meta::{self, Format};
 use crate::pages::page::{Damage, HEADER};
 use crate::shim::buffer::{Page, Shared};
 use crate::shim::relation::Index;
-use crate::shim::vector_options::MOST_LINKS;
+use crate::shim::vector_options::{MOST_DIMENSIONS, MOST_LINKS};
 
 /// Version of the page format.
+const WITH_FLAGS: u16 = 5;
+/// The same without flags, which is what an index without any is.
 const VERSION: u16 = 4;
-/// The same without a centre, and without what the meta page says of it.
+/// Without a centre, and without what the meta page says of it.
 const WITHOUT_CENTRE: u16 = 3;
 /// Meta pages of this access method.
 const FORMAT: Format =
-    Format { magic: *b"TDBh", versions: WITHOUT_CENTRE..=VERSION, name: "a meta page of treedb_hnsw" };
+    Format { magic: *b"TDBh", versions: WITHOUT_CENTRE..=WITH_FLAGS, name: "a meta page of treedb_hnsw" };
+
+/// The flag of an index whose vectors have elements of 2 bytes.
+const HALVES: u16 = 1;
 
 /// The centre of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +124,7 @@ pub(super) struct Meta {
     pub(super) centre: Option<CentreAt>,
     pub(super) choice: Choice,
     version: u16,
+    flags: u16,
 }
 
 impl Meta {
@@ -122,6 +132,7 @@ impl Meta {
     pub(super) fn new(kind: Kind, dimensions: usize, m: usize, ef_construction: usize) -> Meta {
         // Another one each time: a truncation in the transaction that has made the table keeps the files.
         let generation = random();
+        let flags = if kind.element == kind::Element::Half { HALVES } else { 0 };
         let meta = Meta {
             kind,
             dimensions,
@@ -133,7 +144,8 @@ impl Meta {
             generation,
             centre: None,
             choice: Choice::Made,
-            version: VERSION,
+            version: if flags == 0 { VERSION } else { WITH_FLAGS },
+            flags,
         };
         let choice = if meta.layout().may_have_centre() { Choice::after(0) } else { Choice::Made };
         Meta { choice, ..meta }
@@ -156,12 +168,21 @@ impl Meta {
         let number = word(6);
         let kind =
             Kind::from_number(number.into()).ok_or_else(|| Damage::new("a kind of vectors", number))?;
-        if !(1..=kind.most_dimensions()).contains(&word(8).into()) || !(1..=MOST_LINKS).contains(&word(10)) {
+        let version = word(4);
+        let flags = if version < WITH_FLAGS { 0 } else { word(50) };
+        let of_halves = kind.element == kind::Element::Half;
+        if flags & !HALVES != 0 || (flags & HALVES != 0 && !of_halves) {
+            return Err(Damage::new("flags of such an index", flags));
+        }
+        let most = match of_halves {
+            true if flags & HALVES == 0 => MOST_DIMENSIONS,
+            _ => kind.most_dimensions(),
+        };
+        if !(1..=most).contains(&word(8).into()) || !(1..=MOST_LINKS).contains(&word(10)) {
             let found = format!("{} and {}", word(8), word(10));
             return Err(Damage::new("a number of dimensions and of links", found));
         }
         let some = |node: u32| (node != 0).then_some(node);
-        let version = word(4);
         let (centre, choice) = match version {
             WITHOUT_CENTRE => (None, 0),
             _ => (some(int(40)).map(|block| CentreAt { block, number: int(44) }), word(48)),
@@ -179,6 +200,7 @@ impl Meta {
             choice: Choice::from_number(choice)
                 .ok_or_else(|| Damage::new("what is known of a centre", choice))?,
             version,
+            flags,
         })
     }
 
@@ -203,6 +225,9 @@ impl Meta {
             bytes.extend([block, number].iter().flat_map(|int| int.to_le_bytes()));
             bytes.extend(self.choice.number().to_le_bytes());
         }
+        if self.version >= WITH_FLAGS {
+            bytes.extend(self.flags.to_le_bytes());
+        }
         (HEADER, bytes)
     }
 
@@ -223,7 +248,8 @@ impl Meta {
 
     /// Sizes of slots.
     pub(super) fn layout(&self) -> Layout {
-        Layout::new(self.kind.metric, self.dimensions, self.m)
+        let stored = if self.flags & HALVES == 0 { Element::Float32 } else { Element::Float16 };
+        Layout::new(self.kind.metric, self.dimensions, self.m, stored)
     }
 
     /// How many links nodes have.

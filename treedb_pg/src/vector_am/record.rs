@@ -19,7 +19,7 @@
 //! | then | 4 d | its elements |
 //!
 //! Codes of 8 bits are of differences from the index's centre, if it has one ([`treedb_vector::centre`]), which is on a page of its own: the
-//! elements, 4 bytes each. Scores are those of such codes then. Under cosine, the products of links with the node's own vector are with its
+//! elements, 4 bytes each, or of more than 2,000 dimensions 2. Scores are those of such codes then. Under cosine, the products of links with the node's own vector are with its
 //! difference from the centre.
 //!
 //! Links have no codes (so that `l` is 8) under L1 distance, which codes say nothing about; of vectors of few dimensions, which
@@ -35,7 +35,7 @@
 //! | vector: offset | size | what |
 //! |---|---|---|
 //! | 0 | 6 | the row, as in its node |
-//! | 8 | 4 d | elements |
+//! | 8 | 4 d | elements; or 2 d, if the meta page says that they take 2 bytes: those of `halfvec`, in the index as they are in the column |
 //!
 //! | links above: offset | size | what |
 //! |---|---|---|
@@ -95,7 +95,7 @@ pub(super) mod node {
     pub(crate) const LINKS: usize = 24;
 }
 /// Where the elements of a vector begin.
-pub(super) const ELEMENTS: usize = 8;
+const ELEMENTS: usize = 8;
 /// Offsets in the links above level 0.
 pub(super) mod above {
     pub(crate) const NEXT: usize = 6;
@@ -188,6 +188,8 @@ pub(super) struct Layout {
     pub(super) exact: bool,
     /// The codes that links in level 0 have.
     pub(super) code: Option<LinkCode>,
+    /// What the elements of vectors in slots of their own are kept as.
+    stored: Element,
     sizes: [usize; 3],
     /// Slots of a page.
     per_page: [usize; 3],
@@ -211,7 +213,7 @@ fn body_bytes(metric: Metric, dimensions: usize, exact: bool) -> usize {
 }
 
 impl Layout {
-    pub(super) fn new(metric: Metric, dimensions: usize, m: usize) -> Layout {
+    pub(super) fn new(metric: Metric, dimensions: usize, m: usize, stored: Element) -> Layout {
         // A graph has three times as many links where there is room (see `Limits`). With codes it rather has fewer, but twice as
         // many or hardly fewer, if that lets more nodes share a page. If not even half as many more than a new node gets fit beside the vector,
         // it has no codes: reading the neighbours' codes of 8 bits is faster than vectors on pages of their own.
@@ -231,10 +233,10 @@ impl Layout {
         let in_node = dimensions <= EXACT || metric.is_of_bits();
         let (most_below, exact, code) = code.and_then(with_codes).unwrap_or((3 * m, in_node, None));
         let mut layout =
-            Layout { metric, dimensions, most_below, exact, code, sizes: [0; 3], per_page: [0; 3] };
+            Layout { metric, dimensions, most_below, exact, code, stored, sizes: [0; 3], per_page: [0; 3] };
         let node = layout.body_at() + body_bytes(metric, dimensions, exact);
         // None is elsewhere if all are in their nodes.
-        let vector = if exact { ELEMENTS } else { ELEMENTS + 4 * dimensions };
+        let vector = if exact { ELEMENTS } else { ELEMENTS + layout.stored_bytes() };
         let sizes = [node, vector, above::LINKS + LINK * m];
         layout.sizes = sizes.map(|size| size.next_multiple_of(4));
         layout.per_page = layout.sizes.map(|size| ROOM / size);
@@ -363,6 +365,45 @@ impl Layout {
             bytes.extend_from_slice(coded.codes);
         }
         bytes
+    }
+
+    /// Bytes of the elements of a vector in a slot of its own.
+    fn stored_bytes(&self) -> usize {
+        self.dimensions * if self.stored.is_half() { 2 } else { 4 }
+    }
+
+    /// The bytes of a vector in a slot of its own.
+    pub(super) fn vector_bytes(&self, row: pg_sys::ItemPointerData, vector: &[f32]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(ELEMENTS + self.stored_bytes());
+        bytes.extend_from_slice(&row_bytes(row));
+        bytes.resize(ELEMENTS, 0);
+        if self.stored.is_half() {
+            halves_of(vector, &mut bytes);
+        } else {
+            bytes.extend(vector.iter().flat_map(|element| element.to_le_bytes()));
+        }
+        bytes
+    }
+
+    /// Reads the elements of such a vector over `out`.
+    pub(super) fn read_vector(&self, slot: &[u8], out: &mut Vec<f32>) {
+        let bytes = slot.get(ELEMENTS..ELEMENTS + self.stored_bytes()).unwrap_or(&[]);
+        out.clear();
+        if self.stored.is_half() {
+            from_halves(bytes, out);
+        } else {
+            out.extend(bytes.as_chunks().0.iter().map(|element| f32::from_le_bytes(*element)));
+        }
+    }
+
+    /// The elements of such a vector, where they are, or else in `place`.
+    #[inline]
+    pub(super) fn vector_in<'e>(&self, slot: &'e [u8], place: &'e mut Vec<f32>) -> &'e [f32] {
+        let bytes = slot.get(ELEMENTS..ELEMENTS + self.stored_bytes()).unwrap_or(&[]);
+        kernel::floats(bytes).filter(|_| !self.stored.is_half()).unwrap_or_else(|| {
+            self.read_vector(slot, place);
+            place
+        })
     }
 
     /// The codes of a node that does not have its vector, or of one whose codes are the vector.
@@ -516,29 +557,21 @@ pub(super) fn node_bytes(
     bytes
 }
 
-/// The bytes of a vector.
-pub(super) fn vector_bytes(row: pg_sys::ItemPointerData, vector: &[f32]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(ELEMENTS + 4 * vector.len());
-    bytes.extend_from_slice(&row_bytes(row));
-    bytes.resize(ELEMENTS, 0);
-    bytes.extend(vector.iter().flat_map(|element| element.to_le_bytes()));
-    bytes
+/// Appends elements that have a place in 2 bytes.
+pub(super) fn halves_of(elements: &[f32], out: &mut Vec<u8>) {
+    out.extend(elements.iter().flat_map(|element| Element::Float16.half(*element).to_le_bytes()));
 }
 
-/// Reads the elements of a vector over `out`.
-pub(super) fn elements(slot: &[u8], dimensions: usize, out: &mut Vec<f32>) {
-    let elements = slot.get(ELEMENTS..).unwrap_or(&[]).as_chunks().0.iter().take(dimensions);
-    out.clear();
-    out.extend(elements.map(|element| f32::from_le_bytes(*element)));
-}
-
-/// The elements of a vector, where they are, or else in `place`.
-pub(super) fn elements_in<'e>(slot: &'e [u8], dimensions: usize, place: &'e mut Vec<f32>) -> &'e [f32] {
-    let bytes = slot.get(ELEMENTS..ELEMENTS + 4 * dimensions).unwrap_or(&[]);
-    kernel::floats(bytes).unwrap_or_else(|| {
-        elements(slot, dimensions, place);
-        place
-    })
+/// Appends finite elements of 2 bytes.
+pub(super) fn from_halves(bytes: &[u8], out: &mut Vec<f32>) {
+    let (kernels, from) = (Kernels::best(), out.len());
+    let bytes = bytes.as_chunks().0;
+    out.resize(from + bytes.len(), 0.0);
+    let mut halves = [0; 64];
+    for (bytes, out) in bytes.chunks(halves.len()).zip(out.split_at_mut(from).1.chunks_mut(halves.len())) {
+        halves.iter_mut().zip(bytes).for_each(|(half, bytes)| *half = u16::from_le_bytes(*bytes));
+        Element::Float16.widen(&kernels, halves.get(..bytes.len()).unwrap_or(&[]), out);
+    }
 }
 
 /// The bytes of links above level 0, of which there are none yet.

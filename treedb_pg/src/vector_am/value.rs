@@ -13,7 +13,7 @@ use crate::shim::error::{SqlState, accept, fail};
 use crate::shim::function::{Args, pg_function};
 use crate::shim::memory::Varlena;
 use crate::shim::text;
-use crate::shim::vector_options::{MOST_BITS, MOST_DIMENSIONS};
+use crate::shim::vector_options::{MOST_BITS, MOST_HALVES};
 use crate::types::bson;
 
 /// Elements of an indexed vector are no greater than this: their squares must have a sum.
@@ -344,10 +344,10 @@ fn vectors_at(args: &Args, metric: Metric, most: i32, example: &str) -> Vectors 
 pg_function! {
     /// `treedb.vector_at(document, path, dimensions)`: the vector at a path of a document, or several, as an array of two
     /// dimensions; NULL if there is none of so many dimensions whose elements an index can have. So an index over this takes
-    /// every document.
+    /// every document. One of more dimensions than an index takes of `real[]` can be indexed as pgvector's `halfvec`.
     fn treedb_vector_at(args: [Varlena, Varlena, Int4]) -> Option<Varlena<'_>> {
         // Whatever is finite has a Euclidean distance.
-        let vectors = vectors_at(args, Metric::L2, MOST_DIMENSIONS, "vector_at(doc, 'embedding', 384)");
+        let vectors = vectors_at(args, Metric::L2, MOST_HALVES, "vector_at(doc, 'embedding', 384)");
         let array = match vectors.len() {
             0 => return None,
             1 => array(vectors.elements()),

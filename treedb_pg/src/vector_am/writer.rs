@@ -300,7 +300,7 @@ impl<'i> Writer<'i> {
         put(Slots::Nodes, *at, 0, record::node_bytes(row, level, vector_place, first));
         put(Slots::Nodes, *at, layout.body_at(), layout.body(vector, unit, coded));
         if let Some(place) = vector_at {
-            put(Slots::Vectors, *place, 0, record::vector_bytes(row, vector));
+            put(Slots::Vectors, *place, 0, layout.vector_bytes(row, vector));
         }
         for (number, place) in above.iter().enumerate() {
             put(Slots::Above, *place, 0, record::above_slot_bytes(node, above.get(number + 1).copied()));
