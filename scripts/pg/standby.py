@@ -258,3 +258,51 @@ def a_standby_answers_as_the_primary(cluster):
         with cluster.connect() as db:
             db.execute("SELECT pg_drop_replication_slot('follower') FROM pg_replication_slots WHERE slot_name = 'follower' AND NOT active")
     return f"{'; '.join(told)}; {compared[0]} comparisons meanwhile"
+
+
+# What is indexed of rows that are much alike, but for four of them, which are too many among 32 for a centre, and few enough among 256.
+MUCH_ALIKE = ("ARRAY(SELECT CASE WHEN i <= 4 THEN 0 WHEN j % 3 = 0 THEN -60 ELSE 60 END + sin((i % 9 + 1) * j * 1.7) + 0.6 * sin(i * j * 1.3)"
+              " FROM generate_series(1, {dimensions}) j)::real[]")
+
+
+def a_check_on_a_standby_bears_with_codes_that_are_made_anew_meanwhile(cluster):
+    """All codes are made anew, and that is replayed, between what a check reads of an index first and what it compares: it takes none for wrong."""
+    standby = Cluster()
+    # Codes of neighbours in nodes, and codes in place of vectors.
+    tables = {"c_near": ("treedb.real_cosine_ops", 24), "c_far": ("treedb.real_l2_ops", 1900)}
+    rows = "INSERT INTO {table} SELECT i, {vector} FROM generate_series({first}, {last}) i"
+    try:
+        with cluster.connect() as db:
+            for table, (operators, dimensions) in tables.items():
+                db.execute(f"CREATE TABLE {table} (id int, e real[]) WITH (autovacuum_enabled = off)")
+                db.execute(f"CREATE INDEX {table}_e ON {table} USING treedb_hnsw (e {operators}) WITH (dimensions = {dimensions}, m = 6)")
+                db.execute(rows.format(table=table, vector=MUCH_ALIKE.format(dimensions=dimensions), first=1, last=250))
+                check(not any(centre_of(cluster, db, f"{table}_e")[:4]), f"{table}_e has chosen a centre already")
+            cluster.program("pg_basebackup", "-D", str(standby.data), "-R", "-c", "fast", "--no-sync", "-C", "-S", "follower")
+            standby.start()
+            follows(standby, db)
+            with standby.connect() as holder, standby.connect() as reader:
+                reader.execute("SET treedb.pause = 'hnsw_check'")
+                for table, (_, dimensions) in tables.items():
+                    holder.execute("SELECT pg_advisory_lock(0)")
+                    found = []
+                    thread = threading.Thread(target=lambda of=table, into=found: into.append(lines(reader, "SELECT treedb.check(%s)", (of,))), daemon=True)
+                    thread.start()
+                    until = time.monotonic() + 60
+                    while not one(holder, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+                        check(thread.is_alive() and time.monotonic() < until, f"the check of {table} does not wait: {found}")
+                        time.sleep(.02)
+                    db.execute(rows.format(table=table, vector=MUCH_ALIKE.format(dimensions=dimensions), first=251, last=300))
+                    centre = centre_of(cluster, db, f"{table}_e")
+                    check(any(centre[:4]) and not any(centre[8:]), f"{table}_e has chosen no centre: {centre.hex()}")
+                    follows(standby, db)
+                    check(thread.is_alive(), "the check did not wait until that was replayed")
+                    holder.execute("SELECT pg_advisory_unlock(0)")
+                    thread.join(60)
+                    same(found, [[]], f"check of {table} while its codes are made anew")
+                    same(lines(holder, "SELECT treedb.check(%s, true)", (table,)), [], f"check of {table} afterwards")
+            db.execute(f"DROP TABLE {', '.join(tables)}")
+    finally:
+        standby.close()
+        with cluster.connect() as db:
+            db.execute("SELECT pg_drop_replication_slot('follower') FROM pg_replication_slots WHERE slot_name = 'follower' AND NOT active")

@@ -276,10 +276,10 @@ impl Writer<'_> {
         };
         let kinds: &[Piece] =
             if self.graph.layout.exact { &[Piece::Links] } else { &[Piece::Own, Piece::Links] };
+        let count = kinds.len() * nodes.len();
         pgrx::debug1!(
-            "making codes of index \"{}\" anew, from piece {done} of {} on",
-            self.graph.index.shown(),
-            kinds.len() * nodes.len()
+            "making codes of index \"{}\" anew, from piece {done} of {count} on",
+            self.graph.index.shown()
         );
         let pieces = kinds.iter().flat_map(|kind| nodes.iter().map(move |node| (*kind, *node)));
         for (at, (kind, (node, level, place))) in pieces.enumerate().skip(done) {
@@ -299,7 +299,7 @@ impl Writer<'_> {
                     self.write_codes(node, 0);
                 }
             }
-            fault::point("hnsw_node_recoded");
+            fault::piece("hnsw_node_recoded", at + 1, count);
         }
         self.forget_vectors();
         self.graph.meta.choice = Choice::Made;

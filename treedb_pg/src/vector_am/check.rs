@@ -12,6 +12,7 @@ use super::record::{self, Place, Slots, node};
 use super::value;
 use super::writer::Writer;
 use crate::pages::check::Problems;
+use crate::shim::fault;
 use crate::shim::heap::tid_parts;
 use crate::shim::index_build::scan_table;
 use crate::shim::relation::{Index, OpenTable};
@@ -72,6 +73,7 @@ pub(crate) fn check(table: &OpenTable, index: Index<'_>, heapallindexed: bool, p
     // Codes are to be made anew by the next writer: until then some are about what they were about before.
     let has_codes = !matches!(writer.graph.meta.choice, Choice::Recoding { .. });
     let mut of_codes = problems.none_yet();
+    fault::pause("hnsw_check");
     for node in linked.iter().filter(|_| has_codes) {
         if !codes_agree(&writer, *node) {
             let at = layout.place(*node);
