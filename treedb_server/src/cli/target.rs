@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use clap::Args;
-use treedb_client::{Client, Tls};
+use treedb_client::{Client, ListIndexes, Tls};
 use treedb_collections::Database;
 use treedb_collections::{FindRequest, IndexSpec, Namespace};
 use treedb_query::error::ErrorCode;
 
 use super::drivers::Drivers;
+use super::dump::left_out_to;
 use super::key::KeyArgs;
 use super::mongo_client::Uri;
 use super::user::UserArgs;
@@ -219,17 +220,26 @@ impl Target {
                 specs.extend(search.into_iter().map(|index| index.spec));
                 specs
             }
-            Target::Server(client) => indexes_there(client, namespace)?
-                .unwrap_or_default()
-                .iter()
-                .map(|index| match (index.get_str("name"), index.get_document("latestDefinition")) {
+            Target::Server(client) => {
+                let found = match client.call(&ListIndexes { namespace, every_kind: true }) {
+                    Err(error) if error.code() == Some(ErrorCode::Unauthorized as i32) => {
+                        left_out = Some(left_out_to(namespace));
+                        indexes_there(client, namespace)?
+                    }
+                    found => unless_view(found)?,
+                };
+                let spec = |index: &RawDocumentBuf| match (
+                    index.get_str("name"),
+                    index.get_document("latestDefinition"),
+                ) {
                     (Ok(name), Ok(definition)) => {
                         let definition = definition.to_owned();
                         rawdoc! { "name": name, "type": "vectorSearch", "definition": definition }
                     }
                     _ => index.clone(),
-                })
-                .collect(),
+                };
+                found.unwrap_or_default().iter().map(spec).collect()
+            }
             Target::Drivers(server) => {
                 let found = server.index_specs(namespace)?;
                 left_out = found.left_out;
@@ -264,7 +274,14 @@ impl Target {
 
 /// The indexes of a server's collection; `None` if it is a view.
 fn indexes_there(client: &mut Client, namespace: &str) -> Result<Option<Vec<RawDocumentBuf>>, Failure> {
-    match client.list_indexes(namespace) {
+    unless_view(client.list_indexes(namespace))
+}
+
+/// The indexes that a server has listed; `None` if it has said that it is a view.
+fn unless_view(
+    found: treedb_client::Result<Vec<RawDocumentBuf>>,
+) -> Result<Option<Vec<RawDocumentBuf>>, Failure> {
+    match found {
         Ok(indexes) => Ok(Some(indexes)),
         Err(error) if error.code() == Some(ErrorCode::CommandNotSupportedOnView as i32) => Ok(None),
         Err(error) => Err(error.into()),

@@ -524,8 +524,10 @@ impl Session {
         for index in collection.indexes()?.unwrap_or_default() {
             listed.push(RawDocumentBuf::try_from(&index).map_err(QueryError::from)?);
         }
-        let search = collection.search_indexes()?.unwrap_or_default();
-        listed.extend(search.iter().map(SearchIndex::listed));
+        if permission::may_list_search_indexes(&self.access, &self.identity, list.namespace)? {
+            let search = collection.search_indexes()?.unwrap_or_default();
+            listed.extend(search.iter().map(SearchIndex::listed));
+        }
         Ok(ListIndexes::answer(&listed, out)?)
     }
 

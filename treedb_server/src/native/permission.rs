@@ -88,6 +88,10 @@ pub(super) fn check(
             };
             collection(create.namespace, &[action])
         }
+        // Without that the answer has as much as the user may list: `may_list_search_indexes`.
+        Request::ListIndexes(list) if list.every_kind => {
+            collection(list.namespace, &[Action::ListIndexes, Action::ListSearchIndexes])
+        }
         Request::ListIndexes(list) => collection(list.namespace, &[Action::ListIndexes]),
         // For a search index also `check_drop_search_index`: its name alone does not say that it is one.
         Request::DropIndex(drop) => collection(drop.namespace, &[Action::DropIndex]),
@@ -119,6 +123,19 @@ fn check_action(
 /// As of [`check`].
 pub(super) fn check_find(access: &Access, identity: &Identity, namespace: &str) -> Result<(), Failure> {
     check_action(access, identity, Action::Find, namespace, opcode::name(opcode::NEXT))
+}
+
+/// Whether search indexes are listed to somebody who may list the others. `listIndexes` does not list them either.
+///
+/// # Errors
+/// Those of reading users.
+pub(super) fn may_list_search_indexes(
+    access: &Access,
+    identity: &Identity,
+    namespace: &str,
+) -> Result<bool, Failure> {
+    let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+    Ok(access.permits(identity, Action::ListSearchIndexes, Target::Collection(database, collection))?)
 }
 
 /// Refuses to drop a search index.

@@ -46,6 +46,7 @@ DOCUMENTS = [
     ("DELETE", {"remove"}, lambda db, place: db[place].delete({"_id": 99})),
     ("VECTOR_SEARCH", {"find"}, lambda db, place: db[place].vector_search("near", [1, 2])),
     ("LIST_INDEXES", {"listIndexes"}, lambda db, place: db[place].indexes()),
+    ("LIST_INDEXES of every kind", {"listIndexes", "listSearchIndexes"}, raw(Op.LIST_INDEXES, flags=4)),
     ("CREATE_INDEX", {"createIndex"}, lambda db, place: db[place].create_index({"key": {"a": 1}})),
     ("CREATE_INDEX search", {"createSearchIndexes"}, lambda db, place: db[place].create_index(SEARCH)),
     ("UPDATE_SEARCH_INDEX", {"updateSearchIndex"}, raw(Op.UPDATE_SEARCH_INDEX, text("near") + document(SEARCH["definition"]))),
@@ -179,6 +180,24 @@ def test_a_cursor_gives_nothing_more_after_the_right_to_read_was_revoked(server,
         with pytest.raises(ServerError) as refused:
             list(found)
         assert refused.value.code == UNAUTHORIZED
+
+
+def test_search_indexes_are_listed_to_whom_the_other_protocol_lists_them(server, admin):
+    admin.shop.listed.insert_one({"a": 1})
+    admin.shop.listed.create_index("a")
+    with connected(server, ROOT) as root:
+        root["shop.listed"].create_index(SEARCH)
+    for number, actions in enumerate((["listIndexes"], ["listIndexes", "listSearchIndexes"])):
+        role = {"role": f"lister {number}", "db": "admin"}
+        admin.admin.command("createRole", role["role"], roles=[], privileges=[{"resource": {"db": "shop", "collection": "listed"}, "actions": actions}])
+        admin.admin.command("createUser", role["role"], pwd=PASSWORD, roles=[role])
+        with server.as_user(role["role"]) as client, connected(server, role["role"]) as db:
+            names = [index["name"] for index in client.shop.listed.list_indexes()]
+            try:
+                names += [index["name"] for index in client.shop.listed.list_search_indexes()]
+            except OperationFailure as refused:
+                assert refused.code == UNAUTHORIZED
+            assert [index["name"] for index in db["shop.listed"].indexes()] == names == ["_id_", "a_1", "near"][:2 + number]
 
 
 def test_the_other_protocol_agrees_on_search_indexes(server, admin):

@@ -223,7 +223,7 @@ class Collection:
         return self._call(Op.CREATE_INDEX, document(specification), Reader.string)
 
     def indexes(self) -> list[dict[str, Any]]:
-        """The indexes, then the search indexes."""
+        """The indexes, then the search indexes, unless the user may not list these."""
         return self._call(Op.LIST_INDEXES, b"", lambda body: [body.document() for _ in range(body.number("I"))])
 
     def drop_index(self, name: str) -> None:

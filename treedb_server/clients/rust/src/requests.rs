@@ -175,12 +175,13 @@ requests! {
         |_| CreateIndex { namespace, spec }
     }
 
-    /// The indexes of a collection: those of `listIndexes`, then those of `$listSearchIndexes`.
+    /// The indexes of a collection: those of `listIndexes`, then those of `$listSearchIndexes`, unless the user may not list these
+    /// ([`ListIndexes::every_kind`] makes that an error).
     ///
     /// # Errors
     /// The server's, or the connection's.
     fn list_indexes(namespace: &str) -> Vec<RawDocumentBuf> {
-        |_| ListIndexes { namespace }
+        |_| ListIndexes { namespace, every_kind: false }
     }
 
     /// Drops an index of any kind.

@@ -118,6 +118,8 @@ pub const EXACT: u16 = 1 << 2;
 pub const PROJECTED: u16 = 1 << 3;
 /// Flag of a search for vectors: the greatest distance follows.
 pub const WITHIN: u16 = 1 << 4;
+/// Flag of a list of indexes: refused to whom may not list those of every kind.
+pub const EVERY_KIND: u16 = 1 << 2;
 /// Flag of a range: from the last key down.
 pub const DESCENDING: u16 = 1 << 2;
 
@@ -184,7 +186,7 @@ impl<'a> Request<'a> {
                 (Request::VectorSearch(VectorSearch::read(flags, body)?), EXACT | PROJECTED | WITHIN)
             }
             opcode::CREATE_INDEX => (Request::CreateIndex(CreateIndex::read(body)?), 0),
-            opcode::LIST_INDEXES => (Request::ListIndexes(ListIndexes::read(body)?), 0),
+            opcode::LIST_INDEXES => (Request::ListIndexes(ListIndexes::read(flags, body)?), EVERY_KIND),
             opcode::DROP_INDEX => (Request::DropIndex(DropIndex::read(body)?), 0),
             opcode::UPDATE_SEARCH_INDEX => (Request::UpdateSearchIndex(UpdateSearchIndex::read(body)?), 0),
             opcode::KV_GET => (Request::KvGet(KvGet::read(body)?), 0),

@@ -14,7 +14,7 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use super::{Call, EXACT, PROJECTED, WITHIN};
+use super::{Call, EVERY_KIND, EXACT, PROJECTED, WITHIN};
 use crate::bytes::{Malformed, Reader, length, put_text};
 use crate::frame::opcode;
 
@@ -163,17 +163,19 @@ impl Call for CreateIndex<'_> {
     }
 }
 
-/// The indexes of a collection.
+/// The indexes of a collection, as far as the user may list them: search indexes are listed to whom may do so beside the others.
 #[derive(Debug, Clone, Copy)]
 pub struct ListIndexes<'a> {
     /// `database.collection`.
     pub namespace: &'a str,
+    /// An error, instead of the others alone, if the user may not list search indexes.
+    pub every_kind: bool,
 }
 
 impl<'a> ListIndexes<'a> {
     /// Reads the request.
-    pub fn read(body: &mut Reader<'a>) -> Result<Self, Malformed> {
-        Ok(ListIndexes { namespace: body.text("namespace")? })
+    pub fn read(flags: u16, body: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(ListIndexes { namespace: body.text("namespace")?, every_kind: flags & EVERY_KIND != 0 })
     }
 
     /// Appends the answer's body.
@@ -190,6 +192,10 @@ impl Call for ListIndexes<'_> {
     const OPCODE: u16 = opcode::LIST_INDEXES;
     /// Those of `listIndexes`, then those of `$listSearchIndexes`.
     type Answer = Vec<RawDocumentBuf>;
+
+    fn flags(&self) -> u16 {
+        if self.every_kind { EVERY_KIND } else { 0 }
+    }
 
     fn write(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
         put_text(out, "namespace", self.namespace)

@@ -76,7 +76,9 @@ fn frames() -> Vec<Vec<u8>> {
         );
     }
     add(&mut frames, CreateIndex { namespace, spec: &filter });
-    add(&mut frames, ListIndexes { namespace });
+    for every_kind in [false, true] {
+        add(&mut frames, ListIndexes { namespace, every_kind });
+    }
     add(&mut frames, DropIndex { namespace, name: "near" });
     add(&mut frames, UpdateSearchIndex { namespace, name: "near", definition: &other });
     add(&mut frames, KvGet { table: "t", key: b"k" });

@@ -60,13 +60,11 @@ impl FoundIndexes {
         let first = match client.checked(reply) {
             Ok(first) => first,
             Err(Failure(error)) => {
-                let why = if code == Some(ErrorCode::Unauthorized.number()) {
-                    "the user may not list them, which takes the action listSearchIndexes on it"
-                } else {
-                    error.as_str()
-                };
-                let left_out = "its search indexes are left out, if it has any";
-                found.left_out = Some(format!("{database}.{collection}: {left_out}: {why}"));
+                let namespace = format!("{database}.{collection}");
+                found.left_out = Some(match code == Some(ErrorCode::Unauthorized.number()) {
+                    true => left_out_to(&namespace),
+                    false => left_out(&namespace, &error),
+                });
                 return Ok(found);
             }
         };
@@ -76,6 +74,15 @@ impl FoundIndexes {
         })?;
         Ok(found)
     }
+}
+
+/// That a collection's search indexes are left out because the user may not list them.
+pub(in crate::cli) fn left_out_to(namespace: &str) -> String {
+    left_out(namespace, "the user may not list them, which takes the action listSearchIndexes on it")
+}
+
+fn left_out(namespace: &str, why: &str) -> String {
+    format!("{namespace}: its search indexes are left out, if it has any: {why}")
 }
 
 /// What creates a search index that is listed.
