@@ -45,22 +45,21 @@ SELECT treedb.check('grows');
 SELECT recall('grows', '<=>') > 0.95 AS recall_is_high;
 -- one that is built of few rows goes on so
 TRUNCATE grows;
-INSERT INTO grows SELECT * FROM odd_first(1, 200, 4);
+INSERT INTO grows SELECT * FROM odd_first(1, 200, 20);
 REINDEX INDEX grows_e;
 SET client_min_messages = debug1;
-INSERT INTO grows SELECT * FROM odd_first(201, 300, 4);
+INSERT INTO grows SELECT * FROM odd_first(201, 300, 20);
 SET client_min_messages = warning;
 -- one whose build outgrows its memory is as large as it is in the end: its rows decide, of which there were enough
-CREATE TABLE outgrown WITH (autovacuum_enabled = off) AS SELECT i AS id, CASE WHEN i % 20 = 0 THEN random_vector(i, 72) ELSE away(random_vector(i % 30, 72), 77) END AS e FROM generate_series(1, 4400) i;
+CREATE TABLE outgrown WITH (autovacuum_enabled = off) AS SELECT i AS id, CASE WHEN i % 7 = 0 THEN random_vector(i, 72) ELSE away(random_vector(i % 30, 72), 77) END AS e FROM generate_series(1, 8000) i;
 SET maintenance_work_mem = '1MB';
-SET client_min_messages = notice;
 CREATE INDEX outgrown_e ON outgrown USING treedb_hnsw (e real_cosine_ops) WITH (dimensions = 72);
 RESET maintenance_work_mem;
 SET client_min_messages = warning;
-DELETE FROM outgrown WHERE id % 20 = 0;
+DELETE FROM outgrown WHERE id % 7 = 0;
 VACUUM (INDEX_CLEANUP ON) outgrown;
 SET client_min_messages = debug1;
-INSERT INTO outgrown SELECT i, away(random_vector(i % 30, 72), 77) FROM generate_series(4401, 4700) i;
+INSERT INTO outgrown SELECT i, away(random_vector(i % 30, 72), 77) FROM generate_series(8001, 8300) i;
 SET client_min_messages = warning;
 SELECT treedb.check('outgrown');
 -- a session that ends in the middle of that leaves the rest to the next one

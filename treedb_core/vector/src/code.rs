@@ -29,6 +29,9 @@ pub struct Factors {
     pub squares: f32,
     /// The sum of the codes.
     pub sum: i32,
+    /// One more element, which no code has: what links beside a centre are chosen with ([`crate::centre::Reach`]). Scores of
+    /// [`Metric::L2`] have its products, but not its square. Usually 0.
+    pub aside: f32,
 }
 
 impl Factors {
@@ -40,7 +43,7 @@ impl Factors {
         Factors { scale: 1.0, ..self }
     }
 
-    /// As bytes: the fields in order, little-endian.
+    /// As bytes: the fields in order, little-endian, without the one that is aside, which the others tell.
     pub fn to_bytes(self) -> [u8; Factors::BYTES] {
         let mut bytes = [0; Factors::BYTES];
         let (parts, _) = bytes.as_chunks_mut::<4>();
@@ -62,6 +65,7 @@ impl Factors {
                 scale: f32::from_le_bytes(*scale),
                 squares: f32::from_le_bytes(*squares),
                 sum: i32::from_le_bytes(*sum),
+                aside: 0.0,
             },
             _ => Factors::default(),
         }
@@ -81,7 +85,7 @@ impl<'c> Coded<'c> {
     /// The codes of bits, with the factors that [`encode_for`] gives them.
     pub fn of_bits(codes: &'c [u8]) -> Coded<'c> {
         let sum: i32 = codes.iter().map(|code| code.count_ones().cast_signed()).sum();
-        Coded { factors: Factors { scale: 1.0, squares: sum as f32, sum }, codes }
+        Coded { factors: Factors { scale: 1.0, squares: sum as f32, sum, aside: 0.0 }, codes }
     }
 
     /// The factors with the squared length computed from the codes.
@@ -125,7 +129,7 @@ pub fn encode_for(metric: Metric, element: Element, vector: &[f32], unit: f32, c
 pub fn encode(vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
     let (greatest, sum, squares) = (Kernels::best().encode)(vector, codes);
     let scale = greatest * unit / 127.0;
-    Factors { scale, squares: squares as f32 * scale * scale, sum }
+    Factors { scale, squares: squares as f32 * scale * scale, sum, aside: 0.0 }
 }
 
 /// Writes the codes of whole numbers from -128 to 127 over `codes`, which is as long.
@@ -134,7 +138,7 @@ fn encode_whole(vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
         *code = (*element as i32 + i32::from(ZERO)) as u8;
     }
     let sum = codes.iter().map(|code| i32::from(*code) - i32::from(ZERO)).sum();
-    let factors = Factors { scale: unit, squares: 0.0, sum };
+    let factors = Factors { scale: unit, squares: 0.0, sum, aside: 0.0 };
     Coded { factors, codes }.with_squares()
 }
 
@@ -162,7 +166,7 @@ pub fn score(metric: Metric, kernels: &Kernels, a: Coded<'_>, b: Coded<'_>) -> f
 pub(crate) fn score_of(metric: Metric, a: Factors, b: Factors, products: i32) -> f32 {
     let dot = a.scale * b.scale * (products - i32::from(ZERO) * b.sum) as f32;
     match metric {
-        Metric::L2 => a.squares + b.squares - 2.0 * dot,
+        Metric::L2 => a.squares + b.squares - 2.0 * (dot + a.aside * b.aside),
         _ => -dot,
     }
 }
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn factors_come_back_from_their_bytes() {
-        let factors = Factors { scale: 0.25, squares: 3.5, sum: -77 };
+        let factors = Factors { scale: 0.25, squares: 3.5, sum: -77, aside: 0.0 };
         assert_eq!(Factors::from_bytes(&factors.to_bytes()), factors);
         assert_eq!(Factors::from_bytes(&[1, 2]), Factors::default());
     }

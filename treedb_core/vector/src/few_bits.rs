@@ -71,7 +71,12 @@ impl FewBits {
         let factor = (kernels.code)(self.form, &rotated, &[], codes).factor();
         let squares = Form::squares(&rotated);
         let size = if unit == 1.0 { size } else { 1.0 };
-        Factors { scale: factor * size, squares: squares * size * size, sum: self.products(codes, codes) }
+        Factors {
+            scale: factor * size,
+            squares: squares * size * size,
+            sum: self.products(codes, codes),
+            aside: 0.0,
+        }
     }
 
     /// Makes `target` a vector to compare codes with.

@@ -5,7 +5,8 @@
 //! ```text
 //! { v: 1, id: int64, uuid: binary, format: int32, shapes: binary?, options: document, next_index: int64,
 //!   indexes: [ { id: int64, name: string, key: document, unique: bool, multikey: bool, shortened: true?,
-//!                several: true?, centred: true?, building: int64?, sort_keys: int32?, .. } ] }
+//!                several: true?, centred: true?, reaching: true?,
+//!                building: int64?, sort_keys: int32?, .. } ] }
 //! ```
 //!
 //! `v` is the least version that has all the features the entry uses: 1; 2 if an index has options; 3 if the collection has a
@@ -14,7 +15,8 @@
 //! (`several`: those of version 6 do not have documents with several); 8 for a view ([`super::view_def`]), and for a collection that is capped,
 //! clustered or a time series ([`super::special`]); 9 if a vector index has elements of less than 4 bytes (`elements` of its field); 10 if there
 //! is a `2dsphere` or `2d` index; 11 if an index has `background`; 12 if the `quantization` of a vector index is `binary`, `bits2` or `bits4`;
-//! 13 if the codes of one are about a centre (`centred`, see `index/vector/record`). The options of an index have the names
+//! 13 if the codes of one are about a centre (`centred`, see `index/vector/record`); 14 if the links of one, under inner product, are chosen by
+//! distances (`reaching`). The options of an index have the names
 //! that `createIndexes` gives them (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `background`, `collation`,
 //! `wildcardProjection`). A vector index has `type` and `definition`, as `createSearchIndexes` gives them, instead of `key` and options.
 //!
@@ -77,6 +79,8 @@ const VERSION_BACKGROUND: i32 = 11;
 const VERSION_FEW_BITS: i32 = 12;
 /// Version of an entry with a vector index whose codes are about a centre.
 const VERSION_CENTRED: i32 = 13;
+/// Version of an entry with a vector index whose links are chosen beside its centre by distances, under inner product.
+const VERSION_REACHING: i32 = 14;
 /// Version of the sort keys of an index that names none.
 const FIRST_SORT_KEYS: i32 = 1;
 
@@ -133,6 +137,8 @@ pub(crate) struct IndexFlags {
     pub(crate) shortened: bool,
     /// The codes of a vector index are about a centre, or may be.
     pub(crate) centred: bool,
+    /// Its links are chosen by a reach, or may be.
+    pub(crate) reaching: bool,
 }
 
 impl IndexFlags {
@@ -142,6 +148,7 @@ impl IndexFlags {
             multikey: self.multikey | other.multikey,
             shortened: self.shortened | other.shortened,
             centred: self.centred | other.centred,
+            reaching: self.reaching | other.reaching,
         }
     }
 
@@ -225,6 +232,7 @@ impl Meta {
         let is_plain = |index: &IndexMeta| index.def.as_ordered().is_some_and(|def| def.options == plain);
         let vector = self.indexes.iter().any(|index| index.def.as_vector().is_some());
         let version = match self.indexes.iter().all(is_plain) {
+            _ if self.indexes.iter().any(|index| index.flags.reaching) => VERSION_REACHING,
             _ if self.indexes.iter().any(|index| index.flags.centred) => VERSION_CENTRED,
             _ if self.indexes.iter().any(IndexMeta::has_few_bits) => VERSION_FEW_BITS,
             _ if self.indexes.iter().any(IndexMeta::has_background) => VERSION_BACKGROUND,
@@ -274,7 +282,7 @@ impl Meta {
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
         let shapes = entry.get_binary_generic("shapes").ok();
         let row_format = match format
-            .filter(|_| matches!(v, Some(VERSION..=VERSION_CENTRED)))
+            .filter(|_| matches!(v, Some(VERSION..=VERSION_REACHING)))
             .and_then(Rows::decoder)
         {
             Some(read) => read(shapes.map_or(&[], Vec::as_slice)).ok_or_else(|| damaged("shapes"))?,
@@ -309,6 +317,7 @@ impl Meta {
                     multikey: index.get_bool("multikey").map_err(|e| damaged(&e.to_string()))?,
                     shortened: index.get_bool("shortened").unwrap_or(false),
                     centred: index.get_bool("centred").unwrap_or(false),
+                    reaching: index.get_bool("reaching").unwrap_or(false),
                 },
                 building: index.get_i64("building").ok().map(i64::cast_unsigned),
                 sort_keys: index.get_i32("sort_keys").unwrap_or(FIRST_SORT_KEYS),
@@ -397,6 +406,9 @@ impl IndexMeta {
         }
         if self.flags.centred {
             entry.insert("centred", true);
+        }
+        if self.flags.reaching {
+            entry.insert("reaching", true);
         }
         if self.has_several() {
             entry.insert("several", true);

@@ -60,10 +60,14 @@ pub(super) fn recall(db: &Database, alike: &mut Alike, searches: usize) -> f64 {
     f64::from(hits as u32) / (10 * searches) as f64
 }
 
-/// What searches find at least. By inner product, such vectors are in about the same order for all queries, so the graph leads to the same
-/// few of them or to none: by whole vectors too.
+/// What searches find at least. By inner product, such vectors are in about the same order for all queries.
 pub(super) fn least(similarity: &str) -> f64 {
-    if similarity == "dotProduct" { 0.5 } else { 0.97 }
+    if similarity == "dotProduct" { 0.95 } else { 0.97 }
+}
+
+/// The version of a catalog entry with an index that has a centre.
+fn version(similarity: &str) -> i32 {
+    if similarity == "dotProduct" { 14 } else { 13 }
 }
 
 /// The catalog entry of the collection.
@@ -85,7 +89,7 @@ fn scalar_finds_as_much_as_none_however_far_from_zero_all_vectors_are() {
                     .unwrap()
                     .contains_key("centred");
                 assert_eq!(centred, quantization == "scalar", "{similarity}, {offset}");
-                assert_eq!(entry(&db).get_i32("v").unwrap() == 13, centred);
+                assert_eq!(entry(&db).get_i32("v").unwrap() == version(similarity), centred);
                 // By the image, and by the table.
                 [1 << 30, 0].map(|memory| {
                     db.set_vector_memory(memory);
@@ -103,8 +107,7 @@ fn scalar_finds_as_much_as_none_however_far_from_zero_all_vectors_are() {
 #[test]
 fn what_is_written_after_a_build_is_coded_about_the_same_centre_and_found() {
     for similarity in SIMILARITIES {
-        // See [`least`].
-        let lost = if similarity == "dotProduct" { 0.1 } else { 0.03 };
+        let lost = if similarity == "dotProduct" { 0.05 } else { 0.03 };
         let (disk, mut alike, mut rng) = (SimDisk::new(), alike(20.0), Rng::new(3));
         let db = indexed(&disk, &mut alike, similarity, "scalar");
         let before = recall(&db, &mut alike, 30);
@@ -165,7 +168,7 @@ fn an_index_that_was_made_before_there_were_documents_has_the_centre_of_the_firs
             let documents: Vec<_> = (from..from + 100).map(|id| document(&mut alike, id)).collect();
             things(&db).insert_many(&documents, true).unwrap();
         }
-        assert_eq!(entry(&db).get_i32("v").unwrap(), if offset > 0.0 { 13 } else { 7 });
+        assert_eq!(entry(&db).get_i32("v").unwrap(), if offset > 0.0 { version(similarity) } else { 7 });
         let found = recall(&db, &mut alike, 20);
         assert!(found >= least(similarity), "{similarity}: {found}");
         db.check().unwrap();
@@ -227,6 +230,56 @@ fn vectors_that_are_not_alike_and_quantizations_without_codes_have_no_centre() {
         assert_eq!(distances(&candidates), distances(&candidates.clone().exact()), "{offset} {quantization}");
         db.check().unwrap();
     }
+}
+
+#[test]
+fn by_inner_product_the_nearest_of_alike_vectors_are_found_however_the_index_got_them() {
+    for offset in [5.0, 20.0, 100.0] {
+        let (disk, mut alike) = (SimDisk::new(), alike(offset));
+        let db = indexed(&disk, &mut alike, "dotProduct", "scalar");
+        let found = |db: &Database, alike: &mut Alike| {
+            [1 << 30, 0].map(|memory| {
+                db.set_vector_memory(memory);
+                recall(db, alike, if memory > 0 { 40 } else { 15 })
+            })
+        };
+        let built = found(&db, &mut alike);
+        for id in DOCUMENTS..DOCUMENTS + 300 {
+            things(&db).insert_one(document(&mut alike, id)).unwrap();
+        }
+        things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 600 } })).unwrap();
+        let later = found(&db, &mut alike);
+        println!("{offset}: {built:?} built, {later:?} later");
+        assert!(built.iter().chain(&later).all(|found| *found >= 0.95), "{offset}: {built:?}, {later:?}");
+        db.check().unwrap();
+    }
+}
+
+#[test]
+fn an_index_whose_links_were_chosen_by_inner_products_goes_on_so() {
+    let (disk, mut alike) = (SimDisk::new(), alike(20.0));
+    let db = indexed(&disk, &mut alike, "dotProduct", "scalar");
+    let name = format!("index/{}/1", entry(&db).get_i64("id").unwrap());
+    let centre = |db: &Database| {
+        let (reads, mut found) = (db.store().begin_read().unwrap(), Vec::new());
+        let table = reads.table(&name).unwrap().unwrap();
+        assert!(reads.visit_row(&table, 0, &mut |record| found = record.to_vec()).unwrap());
+        found
+    };
+    let record = centre(&db);
+    assert_eq!(record.len(), 4 * DIMENSIONS + 4);
+    // As an earlier version has written it.
+    let mut txn = db.store().begin_write().unwrap();
+    let table = txn.table(&name).unwrap().unwrap();
+    txn.put_row(&table, 0, &record[..4 * DIMENSIONS]).unwrap();
+    txn.commit().unwrap();
+    db.check().unwrap();
+    let new: Vec<_> = (DOCUMENTS..DOCUMENTS + 100).map(|id| document(&mut alike, id)).collect();
+    things(&db).insert_many(&new, true).unwrap();
+    things(&db).delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 50 } })).unwrap();
+    recall(&db, &mut alike, 5);
+    db.check().unwrap();
+    assert_eq!(centre(&db), record[..4 * DIMENSIONS]);
 }
 
 #[test]

@@ -12,6 +12,10 @@ use super::alike_vectors::{
     DIMENSIONS, SIMILARITIES, alike, create_index, document, entry, indexed, least, recall, things,
 };
 use super::*;
+use crate::catalog::namespace::Namespace;
+use crate::index::Progress;
+use crate::maintenance::backfill::advance;
+use crate::maintenance::index_build::add;
 use crate::{DeleteRequest, IndexSpec, UpdateRequest, VectorSearchRequest};
 
 /// Vectors that make an index be judged first, and if it is not alike then.
@@ -35,7 +39,7 @@ fn insert(db: &Database, alike: &mut Alike, ids: std::ops::Range<i32>) {
 /// Inserts documents of the numbers up to this one, which has to be less than [`JUDGED_AGAIN`]: the first are not alike, as there are others among
 /// them, which do not stay.
 fn insert_unjudged(db: &Database, alike: &mut Alike, dimensions: usize, end: i32) {
-    insert(db, &mut Alike::new(2, dimensions, 0.0), -3..0);
+    insert(db, &mut Alike::new(2, dimensions, 0.0), -4..0);
     insert(db, alike, 0..JUDGED);
     things(db).delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 0 } })).unwrap();
     insert(db, alike, JUDGED..end);
@@ -99,8 +103,7 @@ fn an_index_that_is_filled_one_by_one_finds_as_much_as_one_that_is_built() {
             println!(
                 "{similarity}, {quantization}: {at_once:?} at once, {found:?} grown, {by_build:?} built"
             );
-            // By inner product such vectors are found or not by chance: see [`least`].
-            let lost = if similarity == "dotProduct" { 0.15 } else { 0.03 };
+            let lost = if similarity == "dotProduct" { 0.1 } else { 0.03 };
             for (found, built) in found.into_iter().zip(by_build) {
                 assert!(found >= built - lost, "{similarity}, {quantization}: {found}, built {built}");
             }
@@ -169,7 +172,7 @@ fn an_index_of_an_earlier_version_that_has_no_centre_gets_one_with_the_next_vect
     // One document has many vectors of another kind.
     let mut unlike = alike(0.0);
     let chunks: Vec<Bson> =
-        (0..20).map(|_| unlike.vector().into_iter().map(f64::from).collect::<Vec<_>>().into()).collect();
+        (0..40).map(|_| unlike.vector().into_iter().map(f64::from).collect::<Vec<_>>().into()).collect();
     things(&db).insert_one(raw(&doc! { "_id": 1000, "v": chunks })).unwrap();
     things(&db).delete(DeleteRequest::one(rawdoc! { "_id": 1000 })).unwrap();
     insert(&db, &mut vectors, JUDGED_AGAIN - 1..350);
@@ -251,6 +254,32 @@ fn a_build_without_memory_and_one_of_few_documents_choose_a_centre_too() {
         let found = recall(&db, &mut vectors, 20);
         assert!(found > 0.97, "{memory}, {count}: {found}");
         db.check().unwrap();
+    }
+}
+
+#[test]
+fn a_build_has_a_centre_however_many_vectors_others_add_before_its_first_step() {
+    for memory in [0, 1 << 30] {
+        let mut vectors = Alike::new(1, 8, 20.0);
+        let db = open(&SimDisk::new()).unwrap();
+        db.set_vector_memory(memory);
+        insert(&db, &mut vectors, 0..3);
+        let namespace = Namespace::parse("shop.things").unwrap();
+        let definition =
+            rawdoc! { "path": "v", "numDimensions": 8, "similarity": "euclidean", "quantization": "scalar" };
+        let spec = IndexSpec::vector(definition).name("near");
+        let created = db
+            .edit(&namespace, false, None, |edit| add(edit, &spec.definition(&edit.meta.collation)?))
+            .unwrap();
+        let id = created.flatten().unwrap();
+        // More than are coded again: they are added to the index, which is being built.
+        let documents: Vec<_> = (3..4200).map(|id| document(&mut vectors, id)).collect();
+        things(&db).insert_many(&documents, true).unwrap();
+        while !matches!(advance(&db, &namespace, id, |_| ()).unwrap(), Progress::Ready) {}
+        assert!(has_centre(&db), "{memory}");
+        db.check().unwrap();
+        let found = recall(&db, &mut vectors, 20);
+        assert!(found > 0.97, "{memory}: {found}");
     }
 }
 

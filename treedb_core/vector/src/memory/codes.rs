@@ -7,6 +7,7 @@
 //! | 4 | the scale of the code, a float |
 //! | 4 | the sum of the code |
 //! | 4 | its squared length, a float, if the scores need it |
+//! | 4 | the element that is aside ([`Factors::aside`]), a float, if there is one |
 //!
 //! Numbers are little-endian.
 
@@ -27,6 +28,11 @@ impl Codes {
     pub(super) fn new(len: usize, scores_of: Metric) -> Codes {
         let factors = if scores_of == Metric::L2 { 12 } else { 8 };
         Codes { records: Records::in_lines(len + factors), len }
+    }
+
+    /// The same without any record, with an element aside of each.
+    pub(super) fn emptied_with_asides(&self) -> Codes {
+        Codes { records: Records::in_lines(self.len + 16), len: self.len }
     }
 
     /// Codes of few bits, of so many bytes.
@@ -57,13 +63,14 @@ impl Codes {
     #[inline]
     pub(super) fn factors_in(&self, record: &[u8]) -> Factors {
         let numbers = match record.get(self.len..).unwrap_or(&[]).as_chunks().0 {
-            [scale, sum, squares] => [*scale, *sum, *squares],
-            [scale, sum] => [*scale, *sum, [0; 4]],
-            _ => [[0; 4]; 3],
+            [scale, sum, squares, aside] => [*scale, *sum, *squares, *aside],
+            [scale, sum, squares] => [*scale, *sum, *squares, [0; 4]],
+            [scale, sum] => [*scale, *sum, [0; 4], [0; 4]],
+            _ => [[0; 4]; 4],
         };
-        let [scale, sum, squares] = numbers.map(u32::from_le_bytes);
-        let (scale, squares) = (f32::from_bits(scale), f32::from_bits(squares));
-        Factors { scale, squares, sum: sum.cast_signed() }
+        let [scale, sum, squares, aside] = numbers.map(u32::from_le_bytes);
+        let [scale, squares, aside] = [scale, squares, aside].map(f32::from_bits);
+        Factors { scale, squares, sum: sum.cast_signed(), aside }
     }
 
     /// The code of a node with its factors, without the squared length if the scores do not need it.
@@ -76,8 +83,8 @@ impl Codes {
     /// Sets the code of a node: `encode` writes it, and gives its factors.
     pub(super) fn set(&mut self, node: u32, encode: impl FnOnce(&mut [u8]) -> Factors) {
         if let Some((code, rest)) = self.records.get_mut(node).split_at_mut_checked(self.len) {
-            let Factors { scale, sum, squares } = encode(code);
-            let numbers = [scale.to_bits(), sum.cast_unsigned(), squares.to_bits()];
+            let Factors { scale, sum, squares, aside } = encode(code);
+            let numbers = [scale.to_bits(), sum.cast_unsigned(), squares.to_bits(), aside.to_bits()];
             let places = rest.as_chunks_mut().0.iter_mut();
             places.zip(numbers).for_each(|(place, number)| *place = number.to_le_bytes());
         }

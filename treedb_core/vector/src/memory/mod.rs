@@ -51,8 +51,8 @@ use above::Above;
 use codes::Codes;
 use vectors::{Elements, Vectors};
 
-use crate::centre::Centre;
-use crate::code::{self, Coded};
+use crate::centre::{Centre, Reach};
+use crate::code::{self, Coded, Factors};
 use crate::element::Element;
 use crate::few_bits::FewBits;
 use crate::graph::{self, Limits, NodesMut, Scratch, Spare, Stamps};
@@ -73,6 +73,8 @@ pub struct MemoryGraph {
     few: Option<Arc<FewBits>>,
     /// What codes are about, if it is not zero.
     centre: Option<Arc<Centre>>,
+    /// What links are chosen with beside it, if not by the scores that searches go by.
+    reach: Option<Reach>,
     /// What scores of codes of 8 bits are in the order of: not always the metric's, if there is a centre.
     scores_of: Metric,
     entry: Option<(u32, u8)>,
@@ -127,6 +129,7 @@ impl MemoryGraph {
             exact: metric == Metric::L1,
             few: None,
             centre: None,
+            reach: None,
             scores_of: metric,
             entry: None,
             root: None,
@@ -185,6 +188,35 @@ impl MemoryGraph {
         }
         self.scores_of = Centre::scores_of(self.metric);
         self.centre = Some(centre);
+    }
+
+    /// Lets links beside a centre be chosen by the distance that [`Reach`] makes of inner products; searches go by these all the same. To be
+    /// called after [`MemoryGraph::set_centre`], before anything is inserted, of a graph that is built: a copy of one that is only searched
+    /// does not need it, and a file ([`MemoryGraph::write_to`]) does not keep it. Of no effect without a centre, under other metrics, or if
+    /// codes have few bits.
+    pub fn set_reach(&mut self, reach: Reach) {
+        if self.metric == Metric::InnerProduct && self.centre.is_some() && self.few.is_none() {
+            self.codes = self.codes.emptied_with_asides();
+            self.reach = Some(reach);
+        }
+    }
+
+    /// The score of two nodes as searches go by it: not always that which links are chosen by.
+    pub fn search_score(&self, a: u32, b: u32) -> f32 {
+        if self.reach.is_none() {
+            let Ok(score) = self.between(a, b);
+            return score;
+        }
+        let [a, b] = [a, b].map(|node| {
+            let coded = self.scored(node);
+            Coded { factors: Factors { aside: 0.0, ..coded.factors }, ..coded }
+        });
+        code::score(self.scores_of, &self.kernels, a, b)
+    }
+
+    /// What links are chosen with beside the centre.
+    pub fn reach(&self) -> Option<Reach> {
+        self.reach
     }
 
     /// What codes are about, if it is not zero (those of few bits, under inner product, are about zero all the same).
@@ -390,7 +422,10 @@ impl MemoryGraph {
             (None, Some(centre)) => {
                 let factors = centre.encode(vector, unit, &mut self.difference, codes);
                 coded = &self.difference;
-                factors
+                match self.reach {
+                    Some(reach) => reach.set_aside(Coded { factors, codes }),
+                    None => factors,
+                }
             }
             (None, None) => code::encode_for(self.metric, self.element, vector, unit, codes),
         });

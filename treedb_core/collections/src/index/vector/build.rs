@@ -5,6 +5,7 @@
 //! was built in memory is as old as the snapshot that it was built from.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use treedb_query::access::{Direction, Flow, RowId, Source};
 use treedb_query::error::Result;
@@ -48,12 +49,19 @@ pub(super) fn build(
     let done = slice.edit(|edit, index| {
         let target = edit.meta.indexes.get(index).and_then(|target| Some((target.building?, &target.table)));
         let Some((from, table)) = target else { return Ok((0, None)) };
-        let table = table.clone();
+        let mut table = table.clone();
         let mut flags = IndexFlags::default();
         if let (0, Some(target)) = (from, edit.meta.indexes.get(index)) {
             // That of a build in memory that a crash has ended, if there is no memory now.
             edit.txn.drop_table(&new_index_table(edit.meta.id, target.id))?;
-            flags = centre::begin(def, edit.txn, &edit.meta, target)?;
+            let (begun, another) = centre::begin(def, edit.txn, &edit.meta, target)?;
+            flags = begun;
+            if let Some(another) = another {
+                table = another.clone();
+                if let Some(target) = Arc::make_mut(&mut edit.meta).indexes.get_mut(index) {
+                    target.table = another;
+                }
+            }
         }
         // Nodes that the rows have, and those among them that the graph lacks.
         let (mut nodes, mut missing, mut outdated) = (BTreeSet::new(), Vec::new(), Vec::new());

@@ -79,8 +79,9 @@ impl Built {
         }
         let centre = self.graph.centre();
         if let Some(centre) = centre {
-            txn.put_row(table, CENTRE, &encode_centre(centre))?;
+            txn.put_row(table, CENTRE, &encode_centre(centre, self.graph.reach()))?;
         }
-        Ok(IndexFlags { centred: centre.is_some(), ..IndexFlags::default() })
+        let reaching = self.graph.reach().is_some();
+        Ok(IndexFlags { centred: centre.is_some(), reaching, ..IndexFlags::default() })
     }
 }

@@ -16,7 +16,7 @@ use treedb_vector::memory::{Builder, Undisturbed};
 use super::build::{STEP_ROWS, add_nodes};
 use super::built::Built;
 use super::centre;
-use super::graph::empty_graph;
+use super::graph::graph_about;
 use super::image::Reserved;
 use super::record::damaged;
 use crate::catalog::meta::{Meta, index_table, new_index_table};
@@ -126,10 +126,7 @@ fn collect<'b>(
     let mut memory = images.reserve();
     let (mut numbers, mut next) = (Vec::new(), Some(0));
     let reads = slice.reads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut graph = empty_graph(def).without_vectors();
-    if let Some(centre) = centre::of_rows(def, &*reads, &slice.meta)? {
-        graph.set_centre(Arc::new(centre));
-    }
+    let graph = graph_about(def, centre::of_rows(def, &*reads, &slice.meta)?);
     let mut builder = Builder::new(graph, images.build_threads(), Undisturbed);
     while let Some(from) = next {
         let Slice { vectors, rows, next: after } = read(def, &*reads, &slice.meta, from, STEP)?;

@@ -16,19 +16,19 @@ use std::sync::{Arc, Mutex};
 use treedb_query::access::{RowId, Source};
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
-use treedb_storage::{Reads, Table, WriteTxn};
-use treedb_vector::centre::Centre;
+use treedb_storage::{Reads, Table, TableKind, WriteTxn};
+use treedb_vector::centre::{Centre, Reach};
 use treedb_vector::memory::{Builder, Undisturbed};
 
 use super::built::Built;
 use super::bulk;
-use super::graph::empty_graph;
+use super::graph::graph_about;
 use super::image::lock;
 use super::judgement::judge;
 use super::record::{
     centre_in, damaged, may_have_centre, node_of, node_of_vector_row, nodes_in, position_of, row_of,
 };
-use crate::catalog::meta::{IndexFlags, IndexMeta, Meta};
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, index_table};
 use crate::read::view::View;
 
 /// By so many vectors, about, it is decided whether codes are about a centre, and which one.
@@ -91,8 +91,12 @@ impl Judged {
     }
 }
 
-/// The centre of an index of the rows of a collection, if they are alike.
-pub(super) fn of_rows(def: &VectorDef, reads: &impl Reads, meta: &Meta) -> Result<Option<Centre>> {
+/// The centre of an index of the rows of a collection, if they are alike, and what its links are chosen with.
+pub(super) fn of_rows(
+    def: &VectorDef,
+    reads: &impl Reads,
+    meta: &Meta,
+) -> Result<Option<(Centre, Option<Reach>)>> {
     if !may_have_centre(def) {
         return Ok(None);
     }
@@ -116,21 +120,30 @@ pub(super) fn of_rows(def: &VectorDef, reads: &impl Reads, meta: &Meta) -> Resul
     Ok(judge(def, &sample))
 }
 
-/// Begins a build that adds row by row: with a centre, if the rows are alike. Returns the flags that the index has then.
+/// Begins a build that adds row by row: with a centre, if the rows are alike. Returns the flags that the index has then, and its table, if that is
+/// another one now.
 pub(super) fn begin(
     def: &VectorDef,
     txn: &mut WriteTxn,
     meta: &Meta,
     index: &IndexMeta,
-) -> Result<IndexFlags> {
+) -> Result<(IndexFlags, Option<Table>)> {
     let (table, none) = (&index.table, IndexFlags::default());
-    // Those that others have added since the index was created.
-    if nodes_in(txn.len(table)?) > MOST || centre_in(def, txn, table)?.is_some() {
-        return Ok(none);
+    if centre_in(def, txn, table)?.is_some() {
+        return Ok((none, None));
     }
-    let Some(centre) = of_rows(def, txn, meta)? else { return Ok(none) };
+    let Some(centre) = of_rows(def, txn, meta)? else { return Ok((none, None)) };
+    // Others may have added any number of nodes since the index was created: too many to be coded again in one transaction are left out, as the
+    // build comes by their rows.
+    if nodes_in(txn.len(table)?) > MOST {
+        let name = index_table(meta.id, index.id);
+        txn.drop_table(&name)?;
+        let table = txn.create_table(&name, TableKind::Rows)?;
+        let flags = Built::new(graph_about(def, Some(centre)), Vec::new()).store_head(txn, &table)?;
+        return Ok((flags, Some(table)));
+    }
     let nodes = nodes(txn, table)?;
-    Ok(code_again(def, txn, meta, table, centre, nodes)?.unwrap_or(none))
+    Ok((code_again(def, txn, meta, table, centre, nodes)?.unwrap_or(none), None))
 }
 
 /// Is called before `new` vectors are added to an index. Returns the flags that it has now: it got a centre if they make it so many that it
@@ -236,11 +249,10 @@ fn code_again(
     txn: &mut WriteTxn,
     meta: &Meta,
     table: &Table,
-    centre: Centre,
+    centre: (Centre, Option<Reach>),
     nodes: Vec<u64>,
 ) -> Result<Option<IndexFlags>> {
-    let mut graph = empty_graph(def).without_vectors();
-    graph.set_centre(Arc::new(centre));
+    let graph = graph_about(def, Some(centre));
     let mut builder = Builder::new(graph, meta.images.build_threads(), Undisturbed);
     let is_whole = visit_vectors(def, &View { reads: &*txn, meta }, &nodes, &mut |vector| {
         builder.add(vector).map(drop).map_err(|_| damaged(def, "a vector"))

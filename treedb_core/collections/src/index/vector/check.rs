@@ -12,7 +12,8 @@ use treedb_vector::centre::Centre;
 
 use super::graph::damage;
 use super::record::{
-    CENTRE, HEAD, centre_in, encode_vector, node_of, node_of_vector_row, position_of, row_of, vector_row,
+    CENTRE, HEAD, centre_and_reach_in, centre_in, encode_vector, node_of, node_of_vector_row, position_of,
+    row_of, vector_row,
 };
 use crate::catalog::meta::IndexMeta;
 use crate::index::{Mismatch, Required};
@@ -66,7 +67,10 @@ pub(super) fn graph(
     required: &Required,
 ) -> Result<u64, Mismatch> {
     let mut nodes = Cow::Borrowed(&required.nodes);
-    let centre = centre_in(def, view.reads, &index.table)?;
+    let (centre, reach) = centre_and_reach_in(def, view.reads, &index.table)?.unzip();
+    if reach.flatten().is_some() && !index.flags.reaching {
+        return Err(Mismatch::Found("has a reach, of which its catalog entry says nothing".to_owned()));
+    }
     if centre.is_some() && !index.flags.centred {
         return Err(Mismatch::Found("has a centre, of which its catalog entry says nothing".to_owned()));
     }

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use treedb_query::error::{QueryError, Result};
 use treedb_query::index::vector::{Metric, Quantization, VectorDef};
 use treedb_storage::{Reads, Table, WriteTxn};
-use treedb_vector::centre::Centre;
+use treedb_vector::centre::{Centre, Reach};
 use treedb_vector::graph::{self, Limits, Link, Nodes, NodesMut, Scratch, Visited};
 use treedb_vector::memory::MemoryGraph;
 
 use super::record::{
-    CENTRE, Comparison, HEAD, Head, centre_in, damaged, encode_links, encode_vector, for_each_link, level_of,
-    links_row, vector_row,
+    CENTRE, Comparison, HEAD, Head, centre_and_reach_in, centre_in, damaged, encode_links, encode_vector,
+    for_each_link, level_of, links_row, vector_row,
 };
 
 /// Nodes whose links are in memory before those that have changed are stored. The nodes that one insertion meets are added.
@@ -36,6 +36,16 @@ pub(super) fn limits(def: &VectorDef) -> Limits {
 pub(super) fn empty_graph(def: &VectorDef) -> MemoryGraph {
     let graph = MemoryGraph::new(def.metric, def.dimensions, limits(def)).with_elements(def.elements);
     if def.quantization == Quantization::None { graph.exact() } else { graph }
+}
+
+/// The same, without vectors, whose codes are about a centre, if there is one.
+pub(super) fn graph_about(def: &VectorDef, centre: Option<(Centre, Option<Reach>)>) -> MemoryGraph {
+    let mut graph = empty_graph(def).without_vectors();
+    if let Some((centre, reach)) = centre {
+        graph.set_centre(Arc::new(centre));
+        reach.into_iter().for_each(|reach| graph.set_reach(reach));
+    }
+    graph
 }
 
 /// A graph in memory for searches, to which the links of the stored one are copied.
@@ -95,14 +105,16 @@ pub(super) struct StoredGraph<'g, R> {
     pub(super) table: &'g Table,
     /// What its codes are about, if it is not zero.
     pub(super) centre: Option<Arc<Centre>>,
+    /// What links are chosen with beside it.
+    reach: Option<Reach>,
     pub(super) comparison: Comparison,
 }
 
 impl<'g, R: Reads> StoredGraph<'g, R> {
     pub(super) fn new(def: &'g VectorDef, reads: &'g R, table: &'g Table) -> Result<Self> {
-        let centre = centre_in(def, reads, table)?;
+        let (centre, reach) = centre_and_reach_in(def, reads, table)?.unzip();
         let comparison = Comparison::of(def, centre.as_deref());
-        Ok(StoredGraph { def, reads, table, centre, comparison })
+        Ok(StoredGraph { def, reads, table, centre, reach: reach.flatten(), comparison })
     }
 
     pub(super) fn head(&self) -> Result<Head> {
@@ -271,7 +283,8 @@ pub(super) fn remove_node(def: &VectorDef, txn: &mut WriteTxn, table: &Table, no
 
 impl<'g, R: Reads> GraphEdit<'g, R> {
     fn begin(def: &'g VectorDef, reads: &'g R, table: &'g Table) -> Result<Self> {
-        let stored = StoredGraph::new(def, reads, table)?;
+        let mut stored = StoredGraph::new(def, reads, table)?;
+        stored.comparison.for_links(stored.reach);
         let head = stored.head()?;
         let (links, scratch) = (RefCell::default(), Scratch::default());
         Ok(GraphEdit { stored, limits: limits(def), head, links, scratch, only_reads: false })

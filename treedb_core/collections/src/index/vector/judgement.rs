@@ -1,7 +1,7 @@
 //! What a sample of its vectors says of the codes of an index.
 
 use treedb_query::index::vector::VectorDef;
-use treedb_vector::centre::Centre;
+use treedb_vector::centre::{Centre, Reach};
 
 use super::record::{Comparison, encode_query, encode_vector};
 
@@ -15,9 +15,9 @@ const ORDERED: usize = 20;
 /// Codes that find less of the nearest do not tell vectors apart.
 const ENOUGH: f64 = 0.8;
 
-/// The centre that the codes of an index are to be about by a sample of its vectors, if it is not zero. If codes do not even tell the vectors of
+/// The centre that the codes of an index are to be about by a sample of its vectors, if it is not zero, and what its links are to be chosen with. If codes do not even tell the vectors of
 /// the sample apart, that is logged: the index finds little then, and one without codes more.
-pub(super) fn judge(def: &VectorDef, sample: &[&[f32]]) -> Option<Centre> {
+pub(super) fn judge(def: &VectorDef, sample: &[&[f32]]) -> Option<(Centre, Option<Reach>)> {
     let centre = Centre::of_alike(def.metric, def.elements, sample);
     if sample.len() >= LEAST {
         let found = told_apart(def, centre.as_ref(), sample);
@@ -30,7 +30,10 @@ pub(super) fn judge(def: &VectorDef, sample: &[&[f32]]) -> Option<Centre> {
             );
         }
     }
-    centre
+    centre.map(|centre| {
+        let reach = centre.reach(sample);
+        (centre, reach)
+    })
 }
 
 /// The part of the nearest vectors of a sample that codes find among it, for some of its vectors.
@@ -71,7 +74,7 @@ mod tests {
     fn found(metric: Metric, vectors: &[Vec<f32>]) -> [f64; 2] {
         let def = VectorDef::new("v", DIMENSIONS, metric);
         let sample: Vec<&[f32]> = vectors.iter().map(Vec::as_slice).collect();
-        let centre = judge(&def, &sample);
+        let centre = judge(&def, &sample).map(|(centre, _)| centre);
         [centre.as_ref(), None].map(|centre| told_apart(&def, centre, &sample))
     }
 

@@ -2,9 +2,9 @@
 //!
 //! | row | contents |
 //! |---|---|
-//! | 0 | the centre that codes of 8 bits are about ([`treedb_vector::centre`]): its elements, 4 bytes each. Missing if that is zero |
+//! | 0 | the centre that codes of 8 bits are about ([`treedb_vector::centre`]): its elements, 4 bytes each; then, by inner product, the number of the reach that links are chosen with ([`treedb_vector::centre::Reach`]), 4 bytes, which an index does not have whose links were chosen by inner products. Missing if the centre is zero |
 //! | 1 | the head: level of the entry point, 1 byte; its node, 8 bytes; the root, 8 bytes. Missing if there are no nodes |
-//! | `2n` | the links of node `n`: its level, 1 byte; then for every level from 0 on the number of links, 1 byte, and the links: node, 8 bytes, score, 4 bytes |
+//! | `2n` | the links of node `n`: its level, 1 byte; then for every level from 0 on the number of links, 1 byte, and the links: node, 8 bytes, score, 4 bytes, which is a distance if there is a reach |
 //! | `2n + 1` | the vector of node `n`; `scalar`, `binary`, `bits2` and `bits4`, which differ only in memory: scale, squared length (by inner product about a centre `c`: `-2 <c, x - c>`) and sum of the codes, 4 bytes each, and the codes, 1 byte for each element ([`treedb_vector::code`]), of the difference from the centre; `none`: what makes its length 1 under cosine, otherwise 1, and the elements, 4 bytes each, or 2 if they are `float16` or `bfloat16`; of `int8` elements: as `scalar`, with 1, or what makes the length 1 under cosine, for the scale, so that the codes are the elements; of bits: as `scalar`, with 8 bits in a byte, the first in its highest place, and 0s at the end |
 //!
 //! A node is a vector of a row of the collection: its number has the number of the row in its lowest 40 bits, and the
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::vector::{Element, VectorDef};
 use treedb_storage::{Reads, Table};
-use treedb_vector::centre::Centre;
+use treedb_vector::centre::{Centre, Reach};
 use treedb_vector::code::{self, Coded, Factors};
 use treedb_vector::graph::Link;
 use treedb_vector::kernel::Kernels;
@@ -158,13 +158,23 @@ pub(super) fn may_have_centre(def: &VectorDef) -> bool {
     def.has_codes() && def.metric != Metric::L1 && Centre::is_for(def.metric, def.elements)
 }
 
-/// The record of a centre.
-pub(super) fn encode_centre(centre: &Centre) -> Vec<u8> {
-    centre.elements().iter().flat_map(|element| element.to_le_bytes()).collect()
+/// The record of a centre, and of what links are chosen with beside it.
+pub(super) fn encode_centre(centre: &Centre, reach: Option<Reach>) -> Vec<u8> {
+    let numbers = centre.elements().iter().copied().chain(reach.map(Reach::number));
+    numbers.flat_map(f32::to_le_bytes).collect()
 }
 
 /// The centre that the codes in a table are about, if it is not zero.
 pub(super) fn centre_in(def: &VectorDef, reads: &impl Reads, table: &Table) -> Result<Option<Arc<Centre>>> {
+    Ok(centre_and_reach_in(def, reads, table)?.map(|(centre, _)| centre))
+}
+
+/// The same, and what links are chosen with beside it.
+pub(super) fn centre_and_reach_in(
+    def: &VectorDef,
+    reads: &impl Reads,
+    table: &Table,
+) -> Result<Option<(Arc<Centre>, Option<Reach>)>> {
     if !may_have_centre(def) {
         return Ok(None);
     }
@@ -174,9 +184,14 @@ pub(super) fn centre_in(def: &VectorDef, reads: &impl Reads, table: &Table) -> R
     {
         return Ok(None);
     }
-    let centre = Some(elements).filter(|_| length == def.dimensions * size_of::<f32>());
+    let has_reach = def.metric == Metric::InnerProduct && elements.len() > def.dimensions;
+    let number = if has_reach { elements.pop() } else { None };
+    let is_whole = length == (def.dimensions + usize::from(has_reach)) * size_of::<f32>();
+    let centre = Some(elements).filter(|_| is_whole);
     let centre = centre.and_then(|elements| Centre::new(def.metric, def.elements, elements));
-    centre.map(|centre| Some(Arc::new(centre))).ok_or_else(|| damaged(def, "the centre"))
+    let reach = number.map(Reach::new);
+    let (Some(centre), true) = (centre, reach != Some(None)) else { return Err(damaged(def, "the centre")) };
+    Ok(Some((Arc::new(centre), reach.flatten())))
 }
 
 /// The record of a vector that is in the index, whose codes are about this centre.
@@ -243,6 +258,8 @@ pub(super) struct Comparison {
     scores_of: Metric,
     elements: Element,
     has_codes: bool,
+    /// What links are chosen with.
+    reach: Option<Reach>,
     kernels: Kernels,
 }
 
@@ -251,13 +268,22 @@ impl Comparison {
     pub(super) fn of(def: &VectorDef, centre: Option<&Centre>) -> Self {
         let (metric, elements, has_codes) = (def.metric, def.elements, def.has_codes());
         let scores_of = centre.map_or(metric, |_| Centre::scores_of(metric));
-        Comparison { metric, scores_of, elements, has_codes, kernels: Kernels::best() }
+        Comparison { metric, scores_of, elements, has_codes, reach: None, kernels: Kernels::best() }
+    }
+
+    /// Of vectors that are to be linked: by distances, if there is a reach.
+    pub(super) fn for_links(&mut self, reach: Option<Reach>) {
+        self.reach = reach;
     }
 
     /// A number that is the less, the nearer two vectors are, from their records.
     pub(super) fn score(&self, a: &[u8], b: &[u8]) -> f32 {
         if self.has_codes {
-            return code::score(self.scores_of, &self.kernels, coded(a), coded(b));
+            let [a, b] = [coded(a), coded(b)].map(|coded| match self.reach {
+                Some(reach) => Coded { factors: reach.set_aside(coded), ..coded },
+                None => coded,
+            });
+            return code::score(self.scores_of, &self.kernels, a, b);
         }
         let ((unit_a, a), (unit_b, b)) = (floats(self.elements, a), floats(self.elements, b));
         self.metric.score(&self.kernels, &a, &b, unit_a * unit_b)
