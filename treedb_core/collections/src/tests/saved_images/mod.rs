@@ -6,6 +6,7 @@ mod damage;
 mod follow;
 mod kinds;
 mod room;
+mod without_room;
 
 use std::path::{Path, PathBuf};
 
