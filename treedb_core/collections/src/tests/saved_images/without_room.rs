@@ -45,48 +45,6 @@ fn write(db: &Database, goes_on: &dyn Fn() -> bool) -> treedb_query::error::Resu
 }
 
 #[test]
-fn an_index_that_was_built_without_room_for_its_image_is_searched_in_its_file_which_follows_writes() {
-    let (disk, mut rng) = (SimDisk::new(), Rng::new(1));
-    let db = open_with_little(&disk);
-    insert_all(&db, &mut rng);
-    create(&db, &euclidean()).unwrap();
-    assert_eq!((made(&db), files(&disk).len()), ((0, 0, 1), 1));
-    search(&db, &mut rng);
-    let memory = db.vector_memory_use();
-    assert_eq!((memory.images, made(&db)), (1, (0, 1, 1)));
-    assert!(memory.bytes < LITTLE && memory.mapped_bytes > LITTLE, "{memory:?}");
-    check_all(&db, &mut rng);
-    for round in 0..5 {
-        let range = rawdoc! { "_id": { "$gte": 10 * round, "$lt": 10 * round + 5 } };
-        things(&db).delete(DeleteRequest::many(range)).unwrap();
-        things(&db).insert_one(document(DOCUMENTS + round, &mut rng)).unwrap();
-        let vector: Vec<f64> = floats(&mut rng).into_iter().map(f64::from).collect();
-        let change = raw(&doc! { "$set": { "v": vector } });
-        things(&db).update(UpdateRequest::one(rawdoc! { "_id": 900 + round }, change)).unwrap();
-        search(&db, &mut rng);
-        check_all(&db, &mut rng);
-        // As the thread does when it was asked: what changes in so small an index is soon most of it.
-        write(&db, &|| true).unwrap();
-        (0..5).for_each(|_| search(&db, &mut rng));
-        let memory = db.vector_memory_use();
-        assert!(memory.bytes <= LITTLE && memory.built == 0, "{memory:?}");
-    }
-    db.check().unwrap();
-    // Also what a crash leaves, and what is closed, is searched there.
-    for crash in [Crash::Everything, Crash::Nothing] {
-        let db = open_with_little(&disk.crash(crash));
-        (0..5).for_each(|_| search(&db, &mut rng));
-        check_all(&db, &mut rng);
-        assert_eq!((db.vector_memory_use().images, made(&db)), (1, (0, 1, 0)));
-    }
-    db.close().unwrap();
-    assert_eq!(reopened(&disk, &mut rng), (0, 1));
-    let db = open(&disk).unwrap();
-    db.drop_collection("shop.things").unwrap();
-    assert!(files(&disk).is_empty());
-}
-
-#[test]
 fn images_of_all_kinds_answer_in_their_files_as_they_do_in_memory() {
     let of = |similarity: &str, quantization: &str| {
         rawdoc! {
@@ -185,36 +143,6 @@ fn a_writing_that_is_to_end_leaves_no_file_and_the_next_one_writes_it() {
     // Written once, whoever asks.
     write(&db, &|| true).unwrap();
     assert_eq!(made(&db), (0, 1, 1));
-}
-
-#[test]
-fn what_is_written_while_a_file_is_written_without_room_is_followed() {
-    let (disk, mut rng) = (SimDisk::new(), Rng::new(42));
-    let db = open(&disk).unwrap();
-    insert_all(&db, &mut rng);
-    create(&db, &euclidean()).unwrap();
-    db.set_vector_memory(LITTLE);
-    let (next, inner) = (std::cell::Cell::new(0), std::cell::RefCell::new(Rng::new(43)));
-    let writes = || {
-        let (id, rng) = (next.replace(next.get() + 1), &mut *inner.borrow_mut());
-        // In so small an index more would be most of it.
-        if ![1, 7].contains(&id) {
-            return true;
-        }
-        things(&db).insert_one(document(DOCUMENTS + id, rng)).unwrap();
-        things(&db).delete(DeleteRequest::many(rawdoc! { "_id": id })).unwrap();
-        search(&db, rng);
-        true
-    };
-    write(&db, &writes).unwrap();
-    assert!(next.get() > 10 && made(&db) == (0, 0, 1));
-    (0..10).for_each(|_| search(&db, &mut rng));
-    check_all(&db, &mut rng);
-    assert_eq!((made(&db).0, made(&db).2), (0, 1));
-    let db = open_with_little(&disk.crash(Crash::Everything));
-    (0..10).for_each(|_| search(&db, &mut rng));
-    check_all(&db, &mut rng);
-    assert_eq!(made(&db).0, 0);
 }
 
 #[test]
