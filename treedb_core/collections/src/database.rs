@@ -19,6 +19,7 @@ use crate::index::VectorMemory;
 use crate::maintenance::check::{self, CollectionCheck};
 use crate::maintenance::check_progress::{CheckProgress, Meter};
 use crate::maintenance::expiry::TtlMonitor;
+use crate::maintenance::image_writer::ImageWriter;
 use crate::maintenance::index_build::{self, Builds};
 use crate::maintenance::index_rebuild;
 use crate::transaction::{Intents, Owner, Turn, conflict};
@@ -38,10 +39,12 @@ pub struct Database {
 
 /// The state that all handles share.
 pub(crate) struct Inner {
+    /// First: it ends before what it uses.
+    pub(crate) image_writer: ImageWriter,
     pub(crate) ttl_monitor: TtlMonitor,
     pub(crate) builds: Builds,
     pub(crate) store: Store,
-    pub(crate) catalog: Catalog,
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) changes: ChangeLog,
     pub(crate) intents: Arc<Intents>,
 }
@@ -130,10 +133,11 @@ impl Database {
         catalog.images().keep_in_files(&store);
         let database = Database {
             inner: Arc::new(Inner {
+                image_writer: ImageWriter::default(),
                 ttl_monitor: TtlMonitor::default(),
                 builds: Builds::default(),
                 store,
-                catalog,
+                catalog: Arc::new(catalog),
                 changes: ChangeLog::default(),
                 intents: Arc::default(),
             }),
@@ -142,6 +146,7 @@ impl Database {
         index_rebuild::rebuild_outdated(&database)?;
         index_build::resume_all(&database)?;
         database.start_ttl_monitor()?;
+        database.start_image_writer()?;
         Ok(database)
     }
 
@@ -155,6 +160,8 @@ impl Database {
     /// more, or for those of other indexes if no search has used them for some seconds. With 0 there are none. By default a quarter of the
     /// memory that this process may use, at least 1 GiB, or [`Options::cache_bytes`] if that is set. [`Self::close`] saves
     /// them in files, unless the database is encrypted or in memory: see [`Self::save_vector_images`]. What is used in such a file does not count.
+    /// One that has no room is written into its file straight from the index's table, at the end of a build or by a thread beside the searches that find no room, and used
+    /// there ([`VectorMemory::streamed`]), if there is room for what stays in memory, some 60 bytes for each vector.
     ///
     /// The graphs of indexes that are being built may take what they leave, together: rows that do not fit are added one by one to the
     /// index's table, which is slower. Some 20 MB beyond it hold what is being read and linked.
@@ -173,7 +180,7 @@ impl Database {
     }
 
     /// Sets whether [`Self::close`] saves the images of vector indexes ([`Self::save_vector_images`]), which takes as long as writing them: true
-    /// by default. Those that were saved before are read in any case.
+    /// by default. With false, files are not written for indexes that there is no room for in memory either ([`Self::set_vector_memory`]). Those that were saved before are read in any case.
     pub fn set_save_vector_images_at_close(&self, saves: bool) {
         self.inner.catalog.images().set_saved_at_close(saves);
     }
@@ -257,7 +264,7 @@ impl Database {
             txn.commit()?;
             return Ok(true);
         }
-        let Some(meta) = self.inner.catalog.drop(&mut txn, &namespace)? else { return Ok(false) };
+        let Some(meta) = self.inner.catalog.drop_collection(&mut txn, &namespace)? else { return Ok(false) };
         self.inner.changes.collection_dropped(&mut txn, &meta)?;
         txn.commit()?;
         self.inner.catalog.images().remove(meta.vector_tables());
@@ -275,7 +282,7 @@ impl Database {
             if self.inner.catalog.drop_view(&mut txn, namespace)? {
                 continue;
             }
-            if let Some(meta) = self.inner.catalog.drop(&mut txn, namespace)? {
+            if let Some(meta) = self.inner.catalog.drop_collection(&mut txn, namespace)? {
                 self.inner.changes.collection_dropped(&mut txn, &meta)?;
                 tables.extend(meta.vector_tables());
             }
@@ -405,7 +412,7 @@ impl Database {
     }
 
     /// All collections, in the order of their names.
-    fn all_metas(&self, reads: &ReadTxn) -> Result<Vec<Arc<Meta>>> {
+    pub(crate) fn all_metas(&self, reads: &ReadTxn) -> Result<Vec<Arc<Meta>>> {
         let mut metas = Vec::new();
         for namespace in self.inner.catalog.list(reads, "")? {
             metas.extend(self.inner.catalog.find(reads, &namespace)?);
@@ -443,13 +450,22 @@ impl Database {
     /// are dropped. Dropping the last handle closes too, but saves no images.
     pub fn close(self) -> Result<()> {
         self.inner.ttl_monitor.stop_if_last(&|| Arc::strong_count(&self.inner));
+        // What it writes is not waited for.
+        if Arc::strong_count(&self.inner) == 1 {
+            self.inner.image_writer.stop();
+        } else {
+            self.inner.catalog.images().asks().end_current();
+        }
         if self.inner.catalog.images().are_saved_at_close()
             && let Err(error) = self.save_vector_images()
         {
             tracing::warn!(%error, "the images of vector indexes are not saved while the database is closed");
         }
         match Arc::try_unwrap(self.inner) {
-            Ok(inner) => Ok(inner.store.close()?),
+            Ok(inner) => {
+                inner.image_writer.stop();
+                Ok(inner.store.close()?)
+            }
             Err(shared) => Ok(shared.store.checkpoint()?),
         }
     }

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::time::{Duration, Instant};
+
 use treedb_collections::bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use treedb_collections::{
     Collection, Database, DeleteRequest, Durability, IndexSpec, Options, VectorSearchRequest,
@@ -76,7 +78,7 @@ fn memory(_: &str) -> f64 {
 
 /// Does some work; what it took at most beside what there was.
 fn peak(what: &str, work: impl FnOnce()) -> usize {
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let peak = Counting::peak(work);
     println!(
         "{what}: {peak} bytes at most, {:.1} s; of the process {:.1} MB of its own, {:.1} MB of files",
@@ -85,6 +87,20 @@ fn peak(what: &str, work: impl FnOnce()) -> usize {
         memory("RssFile")
     );
     peak
+}
+
+/// How long a search takes, the least of some rounds.
+fn search_time(things: &Collection, queries: &[Vec<f32>]) -> Duration {
+    let round = |_| {
+        let begun = Instant::now();
+        for query in queries {
+            things
+                .vector_search(&VectorSearchRequest::new("near", query.clone(), 10).candidates(100))
+                .unwrap();
+        }
+        begun.elapsed() / queries.len() as u32
+    };
+    (0..5).map(round).min().unwrap()
 }
 
 /// Searches until there is one more image, or for so long that there would be.
@@ -117,23 +133,34 @@ fn an_index_that_is_many_times_its_memory_is_built_searched_written_and_saved_wi
     let whole = db.vector_memory();
     let exact = answers(&things, &queries, true);
     let by_large = recall(&answers(&things, &queries, false), &exact);
+    let image_time = search_time(&things, &queries);
     println!("the image takes {whole} bytes, the budget is {BUDGET}; recall {by_large}");
     assert!(whole > 6 * BUDGET && unbounded > 2 * BUDGET as usize, "{whole} {unbounded}");
     things.drop_search_index("near").unwrap();
 
-    // A build, searches and writes, without an image, since none fits.
+    // A build, which writes the image that does not fit straight into its file; searches of that, and the same of the table.
     db.set_vector_memory(BUDGET);
     let built = peak("build", || build(&things));
     assert!(built < BUDGET as usize + BESIDE, "{built}");
+    assert_eq!(db.vector_memory_use().streamed, 1);
     let mut found = Vec::new();
-    let searched = peak("searches of the table", || {
+    let searched = peak("searches of the file", || {
         search_often(&db, &things, &queries);
         found = answers(&things, &queries, false);
     });
-    assert_eq!(db.vector_memory(), 0);
-    assert!(searched < BESIDE, "{searched}");
-    let by_table = recall(&found, &exact);
-    assert!(by_table > 0.97 && by_table > by_large - 0.03, "{by_table}, {by_large} with memory");
+    let memory_use = db.vector_memory_use();
+    assert!(memory_use.images == 1 && memory_use.bytes < BUDGET && memory_use.loaded == 1, "{memory_use:?}");
+    assert!(memory_use.mapped_bytes > 6 * BUDGET && searched < BESIDE, "{memory_use:?} {searched}");
+    let file_time = search_time(&things, &queries);
+    let by_file = recall(&found, &exact);
+    db.set_vector_memory(0);
+    let by_table = recall(&answers(&things, &queries, false), &exact);
+    let table_time = search_time(&things, &queries);
+    db.set_vector_memory(BUDGET);
+    println!("a search: {image_time:?} with memory, {file_time:?} in the file, {table_time:?} in the table");
+    println!("recall {by_file} in the file, {by_table} in the table, {by_large} with memory");
+    assert!(by_file > 0.97 && by_file > by_large - 0.03 && by_file > by_table - 0.005);
+    assert!(2 * file_time < table_time, "{file_time:?} {table_time:?}");
     let written = peak("writes", || {
         for id in ROWS..ROWS + 60 {
             things.insert_one(document(&mut vectors, id)).unwrap();
@@ -142,18 +169,10 @@ fn an_index_that_is_many_times_its_memory_is_built_searched_written_and_saved_wi
     });
     assert!(written < BESIDE, "{written}");
     let found = answers(&things, &queries, false);
-    let saved = peak("saving nothing", || db.save_vector_images().unwrap());
-    assert!(saved < BESIDE && db.vector_memory_use().images == 0, "{saved}");
-
-    // An image that was saved while there was memory is searched where it is.
-    db.set_vector_memory(LARGE);
-    search_often(&db, &things, &queries);
-    db.save_vector_images().unwrap();
-    let own = db.vector_memory();
-    println!("after saving, the image takes {own} bytes of its own");
-    db.set_vector_memory(BUDGET);
+    let saved = peak("saving what was followed first", || db.save_vector_images().unwrap());
     let memory_use = db.vector_memory_use();
-    assert!(memory_use.images == 1 && memory_use.built == 2 && own < BUDGET, "{memory_use:?}");
+    let own = db.vector_memory();
+    assert!(saved < BESIDE && memory_use.images == 1 && memory_use.built == 1, "{saved} {memory_use:?}");
     assert!(recall(&answers(&things, &queries, false), &found) > 0.99);
     drop(things);
     db.close().unwrap();
@@ -193,4 +212,69 @@ fn an_index_that_is_many_times_its_memory_is_built_searched_written_and_saved_wi
     println!("recall {recalls:?} before, by the image in the end, and by the table");
     assert!(recall(&last, &table) > 0.99 && recalls[1] > 0.9, "{recalls:?}");
     db.check().unwrap();
+}
+
+/// Removes the files of images.
+fn remove_files(dir: &std::path::Path) {
+    std::fs::remove_dir_all(dir.join("derived")).unwrap();
+}
+
+#[test]
+fn searches_of_an_index_without_a_file_or_room_for_its_image_get_a_file_and_closing_does_not_wait_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, things) = open(dir.path());
+    let mut vectors = Clusters::new(2, DIMENSIONS, 40, 12);
+    let documents: Vec<_> = (0..ROWS).map(|id| document(&mut vectors, id)).collect();
+    documents.chunks(1000).for_each(|some| drop(things.insert_many(some, true).unwrap()));
+    build(&things);
+    db.set_save_vector_images_at_close(false);
+    drop(things);
+    db.close().unwrap();
+    let query = || VectorSearchRequest::new("near", Clusters::new(3, DIMENSIONS, 40, 12).vector(), 1);
+    let (db, things) = open(dir.path());
+    db.set_vector_memory(BUDGET);
+    let peak = peak("a file beside searches", || {
+        let begun = Instant::now();
+        while db.vector_memory_use().loaded == 0 {
+            things.vector_search(&query()).unwrap();
+            assert!(begun.elapsed().as_secs() < 120, "{:?}", db.vector_memory_use());
+        }
+    });
+    let memory_use = db.vector_memory_use();
+    assert!((memory_use.streamed, memory_use.built, memory_use.images) == (1, 0, 1), "{memory_use:?}");
+    assert!(peak < BESIDE + BUDGET as usize, "{peak}");
+    // What follows is written into a new file before it takes all of the room.
+    for round in 0..10 {
+        let new: Vec<_> = (0..30).map(|id| document(&mut vectors, ROWS + 30 * round + id)).collect();
+        things.insert_many(&new, true).unwrap();
+        things.vector_search(&query()).unwrap();
+    }
+    let begun = Instant::now();
+    while db.vector_memory_use().images == 0 || db.vector_memory() > BUDGET {
+        things.vector_search(&query()).unwrap();
+        assert!(begun.elapsed().as_secs() < 120, "{:?}", db.vector_memory_use());
+    }
+    drop(things);
+    db.close().unwrap();
+    for round in 0..4 {
+        remove_files(dir.path());
+        let (db, things) = open(dir.path());
+        db.set_vector_memory(BUDGET);
+        things.vector_search(&query()).unwrap();
+        // Sometimes nothing is written yet, sometimes a part.
+        std::thread::sleep(Duration::from_millis(30 * round));
+        drop(things);
+        let begun = Instant::now();
+        match round % 2 {
+            0 => db.close().unwrap(),
+            _ => drop(db),
+        }
+        println!("closed after {:?}", begun.elapsed());
+        let left = std::fs::read_dir(dir.path().join("derived")).map_or(0, |files| {
+            files.filter(|file| file.as_ref().unwrap().path().extension().is_some()).count()
+        });
+        assert_eq!(left, 0, "a part of a file is left");
+        drop(open(dir.path()));
+        std::fs::create_dir_all(dir.path().join("derived")).unwrap();
+    }
 }

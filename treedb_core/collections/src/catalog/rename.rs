@@ -51,7 +51,7 @@ impl Database {
                 ));
             }
         }
-        let replaced = catalog.drop(&mut txn, &to)?;
+        let replaced = catalog.drop_collection(&mut txn, &to)?;
         catalog.check_free(&txn, &to)?;
         catalog.rename(&mut txn, &meta, &to)?;
         self.inner.changes.collection_renamed(&mut txn, meta.id, (&from, &to), replaced.as_ref())?;

@@ -289,7 +289,7 @@ impl Catalog {
 
     /// Drops a collection and its indexes and returns its entry; `None` if there is none of that name. The table of
     /// its rows is left to the caller.
-    pub(crate) fn drop(&self, txn: &mut WriteTxn, namespace: &Namespace) -> Result<Option<Meta>> {
+    pub(crate) fn drop_collection(&self, txn: &mut WriteTxn, namespace: &Namespace) -> Result<Option<Meta>> {
         let Some(meta) = self.read(txn, namespace)? else { return Ok(None) };
         for index in &meta.indexes {
             drop_index_tables(txn, meta.id, index.id)?;

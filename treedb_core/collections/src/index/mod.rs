@@ -34,7 +34,7 @@ pub(crate) use build::{BuildSlice, Progress, building};
 pub(crate) use change::{EntryList, Holder, IndexChange, Versions, index_changes};
 pub(crate) use pending::{Pending, Uncommitted};
 pub use vector::VectorMemory;
-pub(crate) use vector::{Images, NearestRows};
+pub(crate) use vector::{Asks, Images, NearestRows, log_writing};
 
 /// Evaluates an expression with the definition of an index bound to a name, whatever the index's kind: the table of all kinds.
 macro_rules! by_kind {

@@ -238,6 +238,7 @@ pub(crate) fn build(
             Progress::Ready => {
                 // This commit makes it as durable as the database's other writes.
                 db.inner.store.begin_write()?.commit()?;
+                db.write_image_of_built(namespace, id);
                 on_progress(listed.step(u64::MAX));
                 return Ok(());
             }

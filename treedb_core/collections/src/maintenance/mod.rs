@@ -6,6 +6,7 @@
 //! | `backfill` | the entries of an index build: read from a snapshot, sorted, written |
 //! | `index_rebuild` | rebuilding indexes whose collation keys have another version |
 //! | `search_index` | creating, replacing and dropping search indexes |
+//! | `image_writer` | files of images of vector indexes that there is no room for in memory |
 //! | `expiry` | deleting documents whose time-to-live is over |
 //! | `check` | comparing rows with indexes, both ways |
 //! | `check_progress` | how far a check is |
@@ -15,6 +16,7 @@ pub(crate) mod backfill;
 pub(crate) mod check;
 pub(crate) mod check_progress;
 pub(crate) mod expiry;
+pub(crate) mod image_writer;
 pub(crate) mod index_build;
 pub(crate) mod index_rebuild;
 pub(crate) mod recall;

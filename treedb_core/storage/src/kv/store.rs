@@ -130,6 +130,11 @@ impl Store {
         Ok(Store { inner })
     }
 
+    /// Whether threads of its own may work for it: see [`Options::background`](super::Options::background).
+    pub fn works_in_background(&self) -> bool {
+        self.inner.options.background
+    }
+
     /// Pins the current state for reading. Until it ends, the pages of that state are not reused: however long it
     /// is open and whatever is written meanwhile, the page file grows by at most one copy of what it sees.
     pub fn begin_read(&self) -> Result<ReadTxn> {

@@ -113,8 +113,18 @@ impl Above {
 
     /// Bytes that the levels of so many nodes take on average: one in `links` nodes is above each level.
     pub(super) fn bytes_of(&self, nodes: usize) -> usize {
+        self.records.bytes_of(self.count_of(nodes))
+    }
+
+    /// The same while all are in a file.
+    pub(super) fn bytes_of_mapped(&self, nodes: usize) -> usize {
+        self.records.bytes_of_mapped(self.count_of(nodes))
+    }
+
+    /// How many levels so many nodes have on average, with number 0.
+    fn count_of(&self, nodes: usize) -> usize {
         let links = self.records.len().saturating_sub(LINKS);
-        self.records.bytes_of(1 + nodes.div_ceil(links.saturating_sub(1).max(1)))
+        1 + nodes.div_ceil(links.saturating_sub(1).max(1))
     }
 
     /// Bytes that they take besides those that they share with `other`.

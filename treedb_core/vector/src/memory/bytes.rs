@@ -21,6 +21,7 @@ use std::sync::Arc;
 use super::mapped::{Check, KnownNodes, MappedFile, invalid};
 use super::records::{PAGE, Records};
 use super::segment::Number;
+use super::streamed::Shape;
 use super::vectors::Vectors;
 use super::{MemoryGraph, nodes};
 use crate::centre::Centre;
@@ -130,6 +131,13 @@ impl Head {
     }
 }
 
+/// Writes what is before the records of a graph of this shape, of which `empty` has none yet.
+pub(super) fn write_head_of(empty: &MemoryGraph, shape: Shape, out: &mut impl Write) -> io::Result<()> {
+    let Shape { nodes, levels, entry } = shape;
+    // With number 0.
+    empty.write_before_records(Head { nodes, levels: 1 + levels, entry, ..Head::of(empty) }, out)
+}
+
 /// The numbers that so many bytes are.
 fn numbers<T: Number>(bytes: &[u8]) -> Vec<T> {
     let mut numbers = vec![T::default(); bytes.len() / size_of::<T>()];
@@ -154,12 +162,7 @@ impl MemoryGraph {
     /// # Errors
     /// Those of `out`; `InvalidData` if it is one of a file that is damaged.
     pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut head = Head::of(self).encode();
-        f32::write(self.centre().map_or(&[], |centre| centre.elements()), &mut head);
-        u32::write(&self.free, &mut head);
-        u32::write(&self.above.free, &mut head);
-        head.resize(head.len().next_multiple_of(PAGE), 0);
-        out.write_all(&head)?;
+        self.write_before_records(Head::of(self), out)?;
         self.codes.records().write_to(out)?;
         self.links.write_to(out)?;
         if let Some(scores) = &self.scores {
@@ -167,6 +170,15 @@ impl MemoryGraph {
         }
         self.vectors.write_to(out)?;
         self.above.records.write_to(out)
+    }
+
+    fn write_before_records(&self, head: Head, out: &mut impl Write) -> io::Result<()> {
+        let mut head = head.encode();
+        f32::write(self.centre().map_or(&[], |centre| centre.elements()), &mut head);
+        u32::write(&self.free, &mut head);
+        u32::write(&self.above.free, &mut head);
+        head.resize(head.len().next_multiple_of(PAGE), 0);
+        out.write_all(&head)
     }
 
     /// The graph that a file begins with, as [`MemoryGraph::write_to`] has written it; `empty` is one that was made as it was. What it finds is of
@@ -288,7 +300,7 @@ pub(super) mod tests {
     }
 
     /// Sets the centre that a graph of this form has.
-    fn set_centre(form: usize, graph: &mut MemoryGraph) {
+    pub(in crate::memory) fn set_centre(form: usize, graph: &mut MemoryGraph) {
         if form >= 5 {
             let elements = (0..DIMENSIONS).map(|at| at as f32).collect();
             let centre = Centre::new(graph.metric, graph.element, elements).unwrap();

@@ -20,6 +20,7 @@
 //! | `build` | adding many vectors, by several threads |
 //! | `threads` | work that is divided among threads |
 //! | `bytes` | a graph as bytes of a file |
+//! | `streamed` | such bytes of a graph that is not in memory |
 //! | `moved` | going on in a file that a version was written to |
 
 mod above;
@@ -33,6 +34,7 @@ mod nodes;
 mod records;
 mod search;
 mod segment;
+mod streamed;
 mod threads;
 mod vectors;
 
@@ -42,6 +44,7 @@ pub use bytes::MappedGraph;
 pub use mapped::{Check, KnownNodes, MappedBytes, MappedFile};
 pub use records::Records;
 pub use search::{Query, Searcher};
+pub use streamed::{GraphWriter, RecordsWriter, Shape};
 pub use threads::{Host, Undisturbed};
 
 use std::borrow::Cow;
@@ -324,6 +327,13 @@ impl MemoryGraph {
         let scores = self.scores.as_ref().map_or(0, |scores| scores.bytes_of(nodes));
         let records = self.codes.records().bytes_of(nodes) + self.links.bytes_of(nodes);
         records + scores + self.vectors.bytes_of(nodes) + self.above.bytes_of(nodes)
+    }
+
+    /// Bytes that so many nodes take in memory while all of them are in a file, about.
+    pub fn bytes_of_mapped(&self, nodes: usize) -> usize {
+        let scores = self.scores.as_ref().map_or(0, |scores| scores.bytes_of_mapped(nodes));
+        let records = self.codes.records().bytes_of_mapped(nodes) + self.links.bytes_of_mapped(nodes);
+        records + scores + self.vectors.bytes_of_mapped(nodes) + self.above.bytes_of_mapped(nodes)
     }
 
     /// Bytes that it takes besides those that it shares with `other`, of which it is a clone, or `other` of it.

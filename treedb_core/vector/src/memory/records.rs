@@ -184,10 +184,14 @@ impl<T: Number> Records<T> {
 
     /// Bytes that so many records take in memory, without what is in a file now.
     pub fn bytes_of(&self, count: usize) -> usize {
+        let own = count.div_ceil(1 << self.shift).saturating_sub(self.mapped);
+        own * self.elements_bytes() + self.bytes_of_mapped(count)
+    }
+
+    /// Bytes that so many records take in memory while all are in a file.
+    pub fn bytes_of_mapped(&self, count: usize) -> usize {
         let segments = count.div_ceil(1 << self.shift);
-        let branches = segments.div_ceil(BRANCH) * size_of::<Arc<[Segment<T>]>>();
-        let own = segments.saturating_sub(self.mapped);
-        own * self.elements_bytes() + segments * size_of::<Segment<T>>() + branches
+        segments * size_of::<Segment<T>>() + segments.div_ceil(BRANCH) * size_of::<Arc<[Segment<T>]>>()
     }
 
     /// Bytes that are in a file.

@@ -200,6 +200,15 @@ impl Vectors {
         }
     }
 
+    /// Bytes that so many vectors take while all are in a file.
+    pub(super) fn bytes_of_mapped(&self, count: usize) -> usize {
+        match self {
+            Vectors::Floats(records) | Vectors::Coded(records) => records.bytes_of_mapped(count),
+            Vectors::Halves(records, _) => records.bytes_of_mapped(count),
+            Vectors::Packed(records) => records.bytes_of_mapped(count),
+        }
+    }
+
     /// Bytes that they take besides those that they share with `other`.
     pub(super) fn bytes_beside(&self, other: &Vectors) -> usize {
         match (self, other) {

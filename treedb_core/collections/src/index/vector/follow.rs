@@ -145,6 +145,14 @@ impl Follower {
         (bytes + bytes / 16) as u64
     }
 
+    /// The same of an image that is in its file as a whole.
+    pub(super) fn bytes_of_mapped(contents: &Contents, nodes: usize) -> u64 {
+        let each = MAP_ENTRY + size_of::<u64>();
+        let numbers = contents.numbers.bytes_of_mapped(nodes) + RowNodes::bytes_of(nodes);
+        let bytes = contents.graph.bytes_of_mapped(nodes) + numbers + each * nodes;
+        (bytes + bytes / 16) as u64
+    }
+
     /// Reads more of the table, or what is new in it, up to what `view` [sees](Follower::sees). After an error both it and
     /// the contents are of no use.
     pub(super) fn advance(

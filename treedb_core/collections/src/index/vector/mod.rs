@@ -11,6 +11,7 @@
 //! | `workspace` | what a search needs besides, kept from one to the next |
 //! | `row_nodes` | the nodes of rows, in an image |
 //! | `saved` | images in files, for the next opening |
+//! | `streamed` | such files of images that are not in memory |
 //! | `follow` | building an image, and following the changes of the table |
 //! | `search` | the nearest vectors, as many as are asked for |
 //! | `among` | the same among the rows that a filter lets through |
@@ -37,11 +38,12 @@ mod row_nodes;
 mod saved;
 mod search;
 mod searcher;
+mod streamed;
 mod workspace;
 
 pub(crate) use check::KnownCentre;
-pub(crate) use image::Images;
 pub use image::VectorMemory;
+pub(crate) use image::{Asks, Images, log_writing};
 pub(crate) use searcher::NearestRows;
 
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! Images in files: what the last searches had is there for the first ones after an opening.
 //!
 //! An image is saved as what the newest durable checkpoint has of its index, when a database is closed or is told to save it
-//! ([`Database::save_vector_images`](crate::Database::save_vector_images)). The file ([`DerivedFiles`]) is derived data, which may be missing, damaged, or of
+//! ([`Database::save_vector_images`](crate::Database::save_vector_images)); or as what a snapshot has, when there is no room for it in memory, and then a checkpoint is made
+//! between the file and its record, so that what is said here of the checkpoint is true of a state that it has. The file ([`DerivedFiles`]) is derived data, which may be missing, damaged, or of
 //! anything: it counts if there is a *record* of it in the database, committed after the file was durable. Read again, it is an image like any other, which is
 //! brought up to date from what was changed since (see [`super::follow`]). That it is never of another state than it says rests on two things:
 //!
@@ -21,7 +22,7 @@
 //! | at | bytes | what |
 //! |---|---|---|
 //! | 0 | 16 | the mark |
-//! | 16 | 8 | the last transaction in the checkpoint, little-endian |
+//! | 16 | 8 | the last transaction that the image has, which the checkpoint has too, little-endian |
 //!
 //! The file of an index is `derived/vector-N`, with the number of its table. Its identity is the record, the number, 4 bytes, little-endian, 4
 //! zeros, and the SHA-256 of the definition as the version of TreeDB that wrote it shows it. Its content is the graph
@@ -41,7 +42,8 @@ use sha2::{Digest, Sha256};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{
-    DerivedFiles, DerivedMap, Durability, Identity, LOCAL_TABLES, Reads, Store, Table, TableKind,
+    DerivedFiles, DerivedMap, DerivedWriter, Durability, Identity, LOCAL_TABLES, Reads, Store, Table,
+    TableKind,
 };
 use treedb_vector::memory::{MappedBytes, MappedFile, MappedGraph, MemoryGraph, Records};
 
@@ -211,7 +213,8 @@ impl SavedImages {
         if had_one { self.write_records(store, Durability::None) } else { Ok(()) }
     }
 
-    /// Saves an image that is of the checkpoint whose last transaction is `since`. From then on it counts, whatever happens to this process.
+    /// Saves an image that has what was committed up to transaction `since`: the last one of a checkpoint, or else one that a checkpoint has that this
+    /// makes. From then on it counts, whatever happens to this process.
     ///
     /// # Errors
     /// Those of the disk and of the store. If the disk is full, there are no files any more. `OutOfDiskSpace` also if there would not be as much
@@ -220,14 +223,42 @@ impl SavedImages {
         &self,
         store: &Store,
         (table, def): (&Table, &VectorDef),
-        since: u64,
+        since: (u64, bool),
         contents: &Contents,
     ) -> Result<()> {
-        // As much is to be left as it takes.
         let bytes = contents.bytes().saturating_add(contents.mapped_bytes());
+        let size = (bytes, contents.is_mapped());
+        self.write_with(store, (table, def), since, size, |out| contents.write_to(out))
+    }
+
+    /// The same of an image of about so many bytes that is not in memory, and not in a file either, which `write` writes. A checkpoint that this makes
+    /// has `since`.
+    ///
+    /// # Errors
+    /// As [`SavedImages::write`]; those of `write`.
+    pub(super) fn write_streamed(
+        &self,
+        store: &Store,
+        index: (&Table, &VectorDef),
+        since: u64,
+        bytes: u64,
+        write: impl FnOnce(&mut DerivedWriter) -> io::Result<()>,
+    ) -> Result<()> {
+        self.write_with(store, index, (since, false), (bytes, false), write)
+    }
+
+    fn write_with(
+        &self,
+        store: &Store,
+        (table, def): (&Table, &VectorDef),
+        since: (u64, bool),
+        (bytes, is_mapped): (u64, bool),
+        write: impl FnOnce(&mut DerivedWriter) -> io::Result<()>,
+    ) -> Result<()> {
+        // As much is to be left as it takes.
         let has_room = || self.files.may_grow_by(bytes.saturating_mul(2));
         let mut has_it = has_room();
-        if !has_it && !contents.is_mapped() {
+        if !has_it && !is_mapped {
             self.forget(table);
             self.remove(table.id());
             has_it = has_room();
@@ -239,7 +270,7 @@ impl SavedImages {
             ));
         }
         self.forget(table);
-        let written = self.try_write(store, (table, def), since, contents);
+        let written = self.try_write(store, (table, def), since, write);
         if let Err(error) = &written {
             self.forget(table);
             if error.code == ErrorCode::OutOfDiskSpace {
@@ -255,11 +286,15 @@ impl SavedImages {
         &self,
         store: &Store,
         (table, def): (&Table, &VectorDef),
-        since: u64,
-        contents: &Contents,
+        (since, has_checkpoint): (u64, bool),
+        write: impl FnOnce(&mut DerivedWriter) -> io::Result<()>,
     ) -> Result<()> {
         let record = Record { mark: bson::Uuid::new().bytes(), since };
-        self.files.write(&file_of(table.id()), &record.identity(table, def), |out| contents.write_to(out))?;
+        self.files.write(&file_of(table.id()), &record.identity(table, def), write)?;
+        // Before the record: each state that has it comes after a checkpoint that has what the file has.
+        if !has_checkpoint {
+            store.checkpoint()?;
+        }
         lock(&self.records).insert(table.id(), record);
         self.write_records(store, Durability::Durable)
     }

@@ -7,6 +7,7 @@ mod follow;
 mod kinds;
 mod power;
 mod room;
+mod without_room;
 
 use std::path::{Path, PathBuf};
 

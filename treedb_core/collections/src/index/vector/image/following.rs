@@ -74,6 +74,7 @@ impl Images {
         }
         let size = Size { nodes, room };
         if state.outgrown.is_some_and(|before| !size.may_fit_after(&before)) {
+            self.ask_for_file(view, table);
             return Ok(None);
         }
         state.outgrown = None;
@@ -97,6 +98,9 @@ impl Images {
             Ok(given_up @ (Progress::TooLarge | Progress::Full | Progress::OtherCentre)) => {
                 let outgrown = outgrown.filter(|_| given_up == Progress::Full);
                 self.forget_file_of(&state, table);
+                if given_up == Progress::TooLarge {
+                    self.ask_for_file(view, table);
+                }
                 *state = State { outgrown, ..State::default() };
                 slot.note_bytes(&state);
                 return Ok(None);
@@ -122,6 +126,10 @@ impl Images {
             self.forget_file_of(&state, table);
             *state = State { outgrown, ..State::default() };
             slot.building.store(true, Ordering::Relaxed);
+            self.ask_for_file(view, table);
+        } else if state.is_from_file && image.is_some() && !state.leaves_half_of(room, nodes) {
+            // Before it does not fit any more.
+            self.ask_for_file(view, table);
         }
         slot.note_bytes(&state);
         Ok(image)

@@ -21,16 +21,19 @@
 //! | `following` | bringing it up to what a search sees |
 //! | `room` | the memory that images and builds share |
 //! | `saving` | files of images |
+//! | `without_room` | files of images that there is no room for in memory |
 
 mod contents;
 mod following;
 mod room;
 mod saving;
 mod slot;
+mod without_room;
 
 pub(super) use contents::Contents;
 pub(super) use room::Reserved;
 pub use room::VectorMemory;
+pub(crate) use without_room::{Asks, log as log_writing};
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -158,7 +161,10 @@ pub(crate) struct Images {
     /// How many images were built from tables, and how many were read from files.
     built: AtomicU64,
     loaded: AtomicU64,
+    /// How many were written to files without memory.
+    streamed: AtomicU64,
     judged: Judged,
+    asks: Arc<Asks>,
 }
 
 impl Default for Images {
@@ -176,7 +182,9 @@ impl Default for Images {
             saved_at_close: AtomicBool::new(true),
             built: AtomicU64::default(),
             loaded: AtomicU64::default(),
+            streamed: AtomicU64::default(),
             judged: Judged::default(),
+            asks: Arc::default(),
         }
     }
 }

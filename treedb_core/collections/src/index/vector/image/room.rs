@@ -36,6 +36,9 @@ pub struct VectorMemory {
     pub built: u64,
     /// Images that were found in files since then.
     pub loaded: u64,
+    /// Images that were written into files straight from the indexes' tables since then, because they had no room in memory. They are counted in
+    /// `loaded` too when they are first used.
+    pub streamed: u64,
 }
 
 /// Memory of a graph that is being built, which is given back when this is dropped.
@@ -110,6 +113,7 @@ impl Images {
             without_image,
             built,
             loaded,
+            streamed: self.streamed.load(Ordering::Relaxed),
         }
     }
 

@@ -17,6 +17,15 @@ use crate::index::vector::record::nodes_in;
 use crate::index::vector::saved::SavedImages;
 use crate::read::view::View;
 
+/// What a file is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Since {
+    /// The newest checkpoint: an index that was changed since has none.
+    Checkpoint,
+    /// A snapshot; a checkpoint is made when the file is written.
+    Snapshot,
+}
+
 impl Images {
     /// Saves the images of a collection's indexes that are not as they are in their files, after a checkpoint. What was changed since the
     /// checkpoint, and what is not worth it, is left out. The error is that of the last one that could not be saved; each is logged.
@@ -30,7 +39,7 @@ impl Images {
             if !has_image {
                 continue;
             }
-            if let Err(error) = self.save_one(saved, store, meta, (&index.table, def)) {
+            if let Err(error) = self.save_one(saved, store, meta, (&index.table, def), Since::Checkpoint) {
                 tracing::warn!(namespace = %meta.namespace, index = def.name, %error, "a vector index's image is not saved");
                 result = Err(error);
             }
@@ -38,12 +47,14 @@ impl Images {
         result
     }
 
-    fn save_one(
+    /// Saves the image of an index.
+    pub(super) fn save_one(
         &self,
         saved: &SavedImages,
         store: &Store,
         meta: &Meta,
         (table, def): (&Table, &VectorDef),
+        of: Since,
     ) -> Result<()> {
         let _one = lock(&saved.saving);
         // In this order: the snapshot has all that the checkpoint has.
@@ -56,7 +67,12 @@ impl Images {
         if elements <= STEP_ELEMENTS as u64 {
             return saved.discard(store, table);
         }
-        if version.changed() > checkpoint || saved.is_saved(table, def, version.changed()) {
+        let since = match of {
+            Since::Checkpoint if version.changed() > checkpoint => return Ok(()),
+            Since::Checkpoint => checkpoint,
+            Since::Snapshot => reads.txn(),
+        };
+        if saved.is_saved(table, def, version.changed()) {
             return Ok(());
         }
         let Some(image) = self.follow(def, &view, table, version)? else { return Ok(()) };
@@ -72,7 +88,7 @@ impl Images {
         let bytes = image.contents.bytes().saturating_add(image.contents.mapped_bytes());
         tracing::info!(namespace = %meta.namespace, index = def.name, bytes, "saving a vector index's image");
         let begun = Instant::now();
-        saved.write(store, (table, def), checkpoint, &image.contents)?;
+        saved.write(store, (table, def), (since, of == Since::Checkpoint), &image.contents)?;
         let seconds = begun.elapsed().as_secs_f64();
         tracing::info!(namespace = %meta.namespace, index = def.name, bytes, seconds, "saved a vector index's image");
         let file = || saved.written((table, def), rows_end);
@@ -148,6 +164,8 @@ impl Images {
             Ok(None) => {}
             Ok(Some((contents, follower))) => {
                 (state.follower, state.unfinished, state.is_from_file) = (follower, Some(contents), true);
+                // That was about the memory that it needs without.
+                state.outgrown = None;
             }
             // It is built as if there were none.
             Err(error) => {
@@ -341,7 +359,7 @@ mod tests {
         with_index(&db, |images, def, view, table| {
             let (saved, slot) = (images.saved().unwrap(), images.slot(table).unwrap());
             let checkpoint = db.store().stats().checkpoint;
-            saved.write(db.store(), (table, def), checkpoint, &first.contents).unwrap();
+            saved.write(db.store(), (table, def), (checkpoint, true), &first.contents).unwrap();
             let rows_end = view.reads.next_row(&view.meta.rows).unwrap();
             let map = || {
                 let file = saved.written((table, def), rows_end);

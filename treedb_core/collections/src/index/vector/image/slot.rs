@@ -242,6 +242,14 @@ impl State {
         }
     }
 
+    /// Whether what was changed since an image with so many nodes was written to its file leaves half of the room that there is beside what each image in a file
+    /// takes.
+    pub(super) fn leaves_half_of(&self, room: u64, nodes: u64) -> bool {
+        let Some(newest) = self.recent.last() else { return true };
+        let least = Follower::bytes_of_mapped(&newest.contents, nodes as usize);
+        self.bytes() <= least.saturating_add(room.saturating_sub(least) / 2)
+    }
+
     /// The newest contents, to be changed: those of an image that no search uses are changed where they are, of which
     /// nothing has to be copied.
     pub(super) fn take_newest(&mut self) -> Option<Contents> {

@@ -1,0 +1,226 @@
+//! Images that there is no room for in memory: written into their files straight from the tables, and used there.
+//!
+//! * A search that finds no room for an image, or that what follows a file takes most of its room, *asks* for the file ([`Asks`]); it waits for nothing. A thread
+//!   of the database answers ([`crate::maintenance::image_writer`]), and a build whose image would be larger than the limit does it itself.
+//! * The file is of a snapshot, which is read while it is written. A checkpoint after that has all that the snapshot has; then there is a record of
+//!   the file, and searches use it like any other ([`super::saving`]).
+//! * Writing takes a while: it ends when the database is closed or the index is dropped. For an index whose file turns out to be too small for what is
+//!   written meanwhile it is not done all the time ([`Asks::rest`]).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use treedb_query::error::{ErrorCode, Result};
+use treedb_query::index::vector::VectorDef;
+use treedb_storage::{ReadTxn, Reads, Store, Table};
+
+use super::saving::Since;
+use super::{Contents, Images, lock};
+use crate::catalog::meta::Meta;
+use crate::catalog::namespace::Namespace;
+use crate::index::vector::follow::{Follower, STEP_ELEMENTS};
+use crate::index::vector::record::nodes_in;
+use crate::index::vector::saved::SavedImages;
+use crate::index::vector::streamed::{StreamedImage, can_stream};
+use crate::read::view::View;
+
+/// After a writing an index is left alone for so many times as long as it took, and at least for so long.
+const RESTS: u32 = 8;
+const LEAST_REST: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
+
+/// Which indexes are to have files.
+#[derive(Debug, Default)]
+pub(crate) struct Asks {
+    asked: Mutex<Asked>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    /// By the numbers of their tables: their collections, and when it may be done.
+    indexes: BTreeMap<u32, (Namespace, Instant)>,
+    rests: BTreeMap<u32, Instant>,
+    stops: bool,
+    /// The writing under way is to end; the next one is not.
+    ends_current: bool,
+}
+
+impl Asks {
+    /// Asks for the file of an index.
+    fn ask(&self, table: u32, namespace: &Namespace) {
+        let mut asked = lock(&self.asked);
+        if !asked.indexes.contains_key(&table) {
+            let from = asked.rests.get(&table).copied().unwrap_or_else(Instant::now);
+            asked.indexes.insert(table, (namespace.clone(), from));
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits for the next index that is to have a file; `None` once it is to [stop](Asks::stop).
+    pub(crate) fn next(&self) -> Option<(u32, Namespace)> {
+        let mut asked = lock(&self.asked);
+        loop {
+            if asked.stops {
+                return None;
+            }
+            let (now, mut soon) =
+                (Instant::now(), asked.indexes.iter().map(|(table, (_, from))| (*from, *table)));
+            asked = match soon.by_ref().min() {
+                Some((from, table)) if from <= now => {
+                    asked.ends_current = false;
+                    return asked.indexes.remove(&table).map(|(namespace, _)| (table, namespace));
+                }
+                Some((from, _)) => {
+                    let wait = self.changed.wait_timeout(asked, from - now);
+                    wait.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(asked).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Leaves an index alone after a writing that took so long.
+    pub(crate) fn rest(&self, table: u32, took: Duration) {
+        let mut asked = lock(&self.asked);
+        let now = Instant::now();
+        asked.rests.retain(|_, until| *until > now);
+        asked.rests.insert(table, now + LEAST_REST.max(took.saturating_mul(RESTS)));
+    }
+
+    /// Lets whoever waits or writes end.
+    pub(crate) fn stop(&self) {
+        lock(&self.asked).stops = true;
+        self.changed.notify_all();
+    }
+
+    /// Lets the writing under way end.
+    pub(crate) fn end_current(&self) {
+        lock(&self.asked).ends_current = true;
+    }
+
+    /// Whether the writing under way is to go on.
+    pub(crate) fn goes_on(&self) -> bool {
+        let asked = lock(&self.asked);
+        !asked.stops && !asked.ends_current
+    }
+}
+
+impl Images {
+    /// Which indexes are to have files.
+    pub(crate) fn asks(&self) -> &Arc<Asks> {
+        &self.asks
+    }
+
+    /// Whether images can be in files, so that somebody has to answer who [asks](Asks).
+    pub(crate) fn may_be_in_files(&self) -> bool {
+        self.saved().is_some()
+    }
+
+    /// Asks for the file of an index.
+    pub(super) fn ask_for_file(&self, view: &View<'_, impl Reads>, table: &Table) {
+        if self.may_be_in_files() && self.are_saved_at_close() {
+            self.asks.ask(table.id(), &view.meta.namespace);
+        }
+    }
+
+    /// Whether the image of an index is too large for the memory that there may be beside `others`, and what it needs with its file is not.
+    fn needs_file(&self, def: &VectorDef, nodes: u64, others: u64) -> bool {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let count = usize::try_from(nodes).ok().filter(|count| *count < u32::MAX as usize);
+        let Some(count) = count else { return false };
+        let empty = Contents::new(def);
+        nodes.saturating_mul(def.dimensions as u64) > STEP_ELEMENTS as u64
+            && Follower::bytes_of(&empty, count) > limit.saturating_sub(others)
+            && Follower::bytes_of_mapped(&empty, count) <= limit
+    }
+
+    /// Writes the file of an index whose image there is no room for, or for what it follows the file by; nothing is done for others. `meta_in` finds the
+    /// collection in a snapshot, and `goes_on` is asked now and then. After a build (`is_built`) only what no room would be made for is written.
+    ///
+    /// # Errors
+    /// Those of the store and of the disk; `Interrupted` if it was not to go on, or there was no memory for it.
+    pub(crate) fn write_without_room(
+        &self,
+        store: &Store,
+        meta_in: &dyn Fn(&ReadTxn) -> Result<Option<Arc<Meta>>>,
+        (number, is_built): (u32, bool),
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        // Who wants no files at the end wants none before.
+        let Some(saved) = self.saved().filter(|_| self.are_saved_at_close()) else { return Ok(()) };
+        let known = lock(&self.slots).by_table.get(&number).map(|known| Arc::clone(&known.slot));
+        let own = known.as_ref().map_or(0, |slot| slot.bytes());
+        let has_image = known.is_some_and(|slot| slot.has_image());
+        let others = if is_built { 0 } else { self.bytes().saturating_sub(own) };
+        let reads = store.begin_read()?;
+        let Some(meta) = meta_in(&reads)? else { return Ok(()) };
+        let is_it = |table: &Table| table.id() == number;
+        let Some(index) = meta.indexes.iter().find(|index| index.building.is_none() && is_it(&index.table))
+        else {
+            return Ok(());
+        };
+        let Some(def) = index.def.as_vector() else { return Ok(()) };
+        let table = &index.table;
+        if has_image {
+            drop(reads);
+            return self.save_one(saved, store, &meta, (table, def), Since::Snapshot);
+        }
+        let view = View { reads: &reads, meta: &meta };
+        let nodes = nodes_in(reads.len(table)?);
+        if !self.needs_file(def, nodes, others) || !can_stream(def, &view, nodes)? {
+            return Ok(());
+        }
+        let done = self.stream(saved, store, &view, (table, def), goes_on);
+        // It may have been dropped meanwhile.
+        if self.is_dropped(number) {
+            saved.remove(number);
+        }
+        done
+    }
+
+    fn is_dropped(&self, table: u32) -> bool {
+        lock(&self.slots).dropped.contains(&table)
+    }
+
+    fn stream(
+        &self,
+        saved: &SavedImages,
+        store: &Store,
+        view: &View<'_, ReadTxn>,
+        (table, def): (&Table, &VectorDef),
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let _one = lock(&saved.saving);
+        let Some(version) = view.reads.version(table)? else { return Ok(()) };
+        if saved.is_saved(table, def, version.changed()) {
+            return Ok(());
+        }
+        let (begun, mut memory) = (Instant::now(), self.reserve());
+        let mut may = |bytes: u64| goes_on() && !self.is_dropped(table.id()) && memory.grow_to(bytes);
+        let image = StreamedImage::new(def, view, table, &mut may)?;
+        let (bytes, namespace) = (image.file_bytes(), &view.meta.namespace);
+        tracing::info!(%namespace, index = def.name, bytes, "writing a vector index's image, which there is no room for in memory");
+        saved.write_streamed(store, (table, def), view.reads.txn(), bytes, |out| {
+            image.write_to(out, &mut may)
+        })?;
+        self.streamed.fetch_add(1, Ordering::Relaxed);
+        let seconds = begun.elapsed().as_secs_f64();
+        tracing::info!(%namespace, index = def.name, bytes, seconds, "wrote a vector index's image");
+        Ok(())
+    }
+}
+
+/// Logs what came of a writing that nobody waits for.
+pub(crate) fn log(namespace: &Namespace, done: Result<()>) {
+    match done {
+        Ok(()) => {}
+        Err(error) if error.code == ErrorCode::Interrupted => {
+            tracing::debug!(%namespace, "the writing of a vector index's image has ended before it was complete");
+        }
+        Err(error) => {
+            tracing::warn!(%namespace, %error, "the image of a vector index is not written, and its searches read its table");
+        }
+    }
+}
