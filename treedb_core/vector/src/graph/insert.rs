@@ -73,6 +73,18 @@ impl<N: Copy> Plan<N> {
     pub fn links(&self) -> impl Iterator<Item = (u8, &[Link<N>])> {
         self.chosen.iter().map(|(level, links)| (*level, links.as_slice()))
     }
+
+    /// Whether the node is only put below a copy of it: then it is in no level above 0, whatever level it was to be in.
+    pub fn is_below_a_copy(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
+    /// Plans no links in levels above 0 to nodes that turned out to be in none: searches that come to one of these go no farther.
+    pub fn leave_out_above(&mut self, is_below: impl Fn(N) -> bool) {
+        for (_, links) in self.chosen.iter_mut().filter(|(level, _)| *level > 0) {
+            links.retain(|link| !is_below(link.node));
+        }
+    }
 }
 
 /// Links a node that the store has, without links, at `level`. `query` is the node's own vector.
@@ -89,7 +101,8 @@ pub fn insert<S: NodesMut>(
 }
 
 /// Plans the links of a node of this level that the store has; `query` is its vector. `beside` are nodes, with their levels, that will be linked before it,
-/// and are not yet.
+/// and are not yet. If one of them is [only put below a copy](Plan::is_below_a_copy), it is to be
+/// [left out](Plan::leave_out_above) of the plan.
 pub fn plan<S: NodesMut>(
     store: &S,
     node: S::Node,
