@@ -125,10 +125,11 @@ pub fn plan<S: NodesMut>(
     let mut nearest = Vec::new();
     if let Some((entry, top)) = entry {
         nearest.push((store.score(query, entry)?, entry));
+        scratch.visited.clear();
         for above in (level + 1..=top).rev() {
             if let Some(first) = nearest.first_mut() {
-                let Scratch { links, scores, compared, .. } = scratch;
-                *first = descend(store, query, *first, above, (links, scores), compared)?;
+                let Scratch { links, scores, visited, compared, .. } = scratch;
+                *first = descend(store, query, *first, above, (links, scores), visited, compared)?;
             }
         }
     }
@@ -141,7 +142,7 @@ pub fn plan<S: NodesMut>(
                 let from = std::mem::take(&mut nearest);
                 if level > 0 || !store.nearest(query, &from, limits.ef, &mut nearest)? {
                     in_level(store, query, &from, level, limits.ef, scratch)?;
-                    nearest.extend(scratch.pool.found().iter().map(|found| (found.score, found.node)));
+                    nearest.extend(scratch.pool.found().map(|found| (found.score, found.node)));
                 }
                 near.extend(nearest.iter().map(|(score, node)| Link { score: *score, node: *node }));
             }
