@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use treedb_testing::{Clusters, Rng};
-use treedb_vector::graph::Limits;
+use treedb_vector::graph::{Limits, Nodes, NodesMut};
 use treedb_vector::memory::{Builder, MemoryGraph, Searcher, Undisturbed};
 use treedb_vector::metric::Metric;
 
@@ -84,6 +84,33 @@ fn copies_of_a_vector_do_not_hide_other_vectors() {
                 expect(&format!("{what}, {order}"), found, (0.99, 5));
             }
         }
+    }
+}
+
+#[test]
+fn a_copy_below_others_is_linked_in_no_level_above_to_what_came_in_the_same_batch() {
+    for seed in 0..8 {
+        let (mut vectors, _) = crowded(seed, 2000, 1, 600);
+        // All copies in one batch or two, with others after them.
+        vectors.sort_by(|a, b| a[0].total_cmp(&b[0]));
+        let mut builder = Builder::new(empty(Metric::Cosine), 1, Undisturbed);
+        vectors.iter().for_each(|vector| {
+            builder.add(vector).unwrap();
+        });
+        let graph = builder.finish();
+        let is_copy = |a: u32, b: u32| vectors[a as usize] == vectors[b as usize];
+        let (mut links, mut above) = (Vec::new(), 0);
+        for node in 0..graph.len() as u32 {
+            graph.links(node, 0, &mut links).unwrap();
+            if links.iter().all(|link| is_copy(node, *link)) {
+                for level in 1..=graph.level(node).unwrap() {
+                    graph.links(node, level, &mut links).unwrap();
+                    assert_eq!(links, [0; 0], "seed {seed}: {node} in level {level}");
+                    above += 1;
+                }
+            }
+        }
+        assert!(above > 10, "seed {seed}: {above} would have been in levels above");
     }
 }
 

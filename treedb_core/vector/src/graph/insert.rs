@@ -73,6 +73,18 @@ impl<N: Copy> Plan<N> {
     pub fn links(&self) -> impl Iterator<Item = (u8, &[Link<N>])> {
         self.chosen.iter().map(|(level, links)| (*level, links.as_slice()))
     }
+
+    /// Whether the node is only put below a copy of it: then it is in no level above 0, whatever level it was to be in.
+    pub fn is_below_a_copy(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
+    /// Plans no links in levels above 0 to nodes that turned out to be in none: searches that come to one of these go no farther.
+    pub fn leave_out_above(&mut self, is_below: impl Fn(N) -> bool) {
+        for (_, links) in self.chosen.iter_mut().filter(|(level, _)| *level > 0) {
+            links.retain(|link| !is_below(link.node));
+        }
+    }
 }
 
 /// Links a node that the store has, without links, at `level`. `query` is the node's own vector.
@@ -89,7 +101,8 @@ pub fn insert<S: NodesMut>(
 }
 
 /// Plans the links of a node of this level that the store has; `query` is its vector. `beside` are nodes, with their levels, that will be linked before it,
-/// and are not yet.
+/// and are not yet. If one of them is [only put below a copy](Plan::is_below_a_copy), it is to be
+/// [left out](Plan::leave_out_above) of the plan.
 pub fn plan<S: NodesMut>(
     store: &S,
     node: S::Node,
@@ -112,10 +125,11 @@ pub fn plan<S: NodesMut>(
     let mut nearest = Vec::new();
     if let Some((entry, top)) = entry {
         nearest.push((store.score(query, entry)?, entry));
+        scratch.visited.clear();
         for above in (level + 1..=top).rev() {
             if let Some(first) = nearest.first_mut() {
-                let Scratch { links, scores, compared, .. } = scratch;
-                *first = descend(store, query, *first, above, (links, scores), compared)?;
+                let Scratch { links, scores, visited, compared, .. } = scratch;
+                *first = descend(store, query, *first, above, (links, scores), visited, compared)?;
             }
         }
     }
@@ -128,7 +142,7 @@ pub fn plan<S: NodesMut>(
                 let from = std::mem::take(&mut nearest);
                 if level > 0 || !store.nearest(query, &from, limits.ef, &mut nearest)? {
                     in_level(store, query, &from, level, limits.ef, scratch)?;
-                    nearest.extend(scratch.pool.found().iter().map(|found| (found.score, found.node)));
+                    nearest.extend(scratch.pool.found().map(|found| (found.score, found.node)));
                 }
                 near.extend(nearest.iter().map(|(score, node)| Link { score: *score, node: *node }));
             }

@@ -103,7 +103,8 @@ fn begin<S: Nodes>(
 ) -> Result<Option<(f32, S::Node)>, S::Error> {
     scratch.pool.reset(ef.max(1));
     scratch.compared = 0;
-    descend_all(store, query, (&mut scratch.links, &mut scratch.scores), &mut scratch.compared)
+    let Scratch { links, scores, visited, compared, .. } = scratch;
+    descend_all(store, query, (links, scores), visited, compared)
 }
 
 /// The node that the descent through all levels above level 0 leads to; `None` if there are no nodes. `compared` counts the nodes
@@ -112,29 +113,33 @@ pub(super) fn descend_all<S: Nodes>(
     store: &S,
     query: &S::Query<'_>,
     (links, scores): (&mut Vec<S::Node>, &mut Vec<f32>),
+    met: &mut impl Visited<S::Node>,
     compared: &mut usize,
 ) -> Result<Option<(f32, S::Node)>, S::Error> {
     let Some((entry, top)) = store.entry()? else { return Ok(None) };
     let mut nearest = (store.score(query, entry)?, entry);
     *compared += 1;
+    met.clear();
     for level in (1..=top).rev() {
-        nearest = descend(store, query, nearest, level, (&mut *links, &mut *scores), compared)?;
+        nearest = descend(store, query, nearest, level, (&mut *links, &mut *scores), met, compared)?;
     }
     Ok(Some(nearest))
 }
 
-/// The nearest node of a level that is reached by going to ever nearer ones from `nearest`.
+/// The nearest node of a level that is reached by going to ever nearer ones from `nearest`. Nodes that have been `met`, in this level or in
+/// those above, are no nearer than that: many links lead to them.
 pub(super) fn descend<S: Nodes>(
     store: &S,
     query: &S::Query<'_>,
     mut nearest: (f32, S::Node),
     level: u8,
     (links, scores): (&mut Vec<S::Node>, &mut Vec<f32>),
+    met: &mut impl Visited<S::Node>,
     compared: &mut usize,
 ) -> Result<(f32, S::Node), S::Error> {
     loop {
         let from = nearest.1;
-        store.scored_links_above(query, (from, level), (links, scores))?;
+        store.new_links_above(query, (from, level), (&mut *links, &mut *scores), met)?;
         *compared += links.len();
         for (node, score) in links.iter().zip(scores.iter()) {
             if *score < nearest.0 {
@@ -196,9 +201,7 @@ fn expand_all<S: Nodes, V: Visited<S::Node>>(
             store.prefetch_links(upcoming);
         }
         store.scores(query, links, scores)?;
-        for (node, score) in links.iter().zip(scores.iter()) {
-            pool.insert(*score, *node);
-        }
+        pool.insert_all(links, scores, |next| store.prefetch_links(next));
     }
     Ok(())
 }

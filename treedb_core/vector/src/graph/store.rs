@@ -74,6 +74,17 @@ pub trait Nodes {
         self.links(node, level, links)?;
         self.scores(query, links, scores)
     }
+    /// The same without nodes that have been met, if leaving them out takes less time than to compare them again.
+    fn new_links_above(
+        &self,
+        query: &Self::Query<'_>,
+        place: (Self::Node, u8),
+        (links, scores): (&mut Vec<Self::Node>, &mut Vec<f32>),
+        met: &mut impl Visited<Self::Node>,
+    ) -> Result<(), Self::Error> {
+        let _ = met;
+        self.scored_links_above(query, place, (links, scores))
+    }
     /// Whether nodes with exactly the same score are likely to have the same vector, as it is where elements are not just bits.
     fn tied_are_copies(&self) -> bool {
         true
@@ -195,6 +206,15 @@ pub trait Visited<N> {
         N: Copy,
     {
         nodes.retain(|node| self.insert(*node));
+    }
+}
+
+/// No set: it keeps nothing, so that every node is new.
+impl<N> Visited<N> for () {
+    fn clear(&mut self) {}
+
+    fn insert(&mut self, _: N) -> bool {
+        true
     }
 }
 

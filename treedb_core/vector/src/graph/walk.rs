@@ -133,7 +133,7 @@ impl Walk {
         for _ in 0..TRIES {
             self.clear();
             let Some(nearest) =
-                descend_all(store, query, (&mut self.links, &mut self.scores), &mut self.compared)?
+                descend_all(store, query, (&mut self.links, &mut self.scores), &mut (), &mut self.compared)?
             else {
                 return Ok(());
             };
@@ -166,7 +166,7 @@ impl Walk {
         self.met.clear();
         self.begin_candidates();
         let Some(nearest) =
-            descend_all(store, query, (&mut self.links, &mut self.scores), &mut self.compared)?
+            descend_all(store, query, (&mut self.links, &mut self.scores), &mut (), &mut self.compared)?
         else {
             return Ok(false);
         };

@@ -79,7 +79,7 @@ impl Among {
     /// The score that a node must be below to be of use, once `ef` are found: until then any score will do, be it infinite.
     #[inline]
     fn limit(&self, ef: usize) -> Option<f32> {
-        self.found.found().get(ef - 1).map(|last| last.score)
+        self.found.score(ef - 1)
     }
 
     /// Takes a node that was met for the first time.
@@ -138,7 +138,7 @@ impl MemoryGraph {
                 None => return Ok(None),
                 Some(true) => {
                     let Among { nearest, found, .. } = among;
-                    found.found().iter().for_each(|found| nearest.add(found.score, found.node));
+                    found.found().for_each(|found| nearest.add(found.score, found.node));
                     return Ok(Some(Way::Walk));
                 }
                 Some(false) => way = Way::AfterWalk,
@@ -201,7 +201,7 @@ impl MemoryGraph {
             links.iter().zip(&scores).for_each(|(node, score)| among.meet(*score, *node, ef));
             (among.links, among.scores) = (links, scores);
         }
-        Some(among.found.found().len() == ef)
+        Some(among.found.len() == ef)
     }
 }
 

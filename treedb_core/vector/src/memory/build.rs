@@ -10,9 +10,9 @@ use super::threads::{Host, Undisturbed, divide};
 use crate::graph::{self, Link, Plan, Scratch, Spare, Stamps};
 use crate::metric::Unfit;
 
-/// A batch has one node for so many in the graph: it is planned as if the graph had not changed. (One for 16 was tried: threads have something
-/// to do sooner, and recall is higher, but for copies of one vector, which then hide others from some searches.)
-const SHARE: usize = 64;
+/// A batch has one node for so many in the graph: it is planned as if the graph had not changed. The more nodes it has, the sooner threads have
+/// something to do, and the nearer to its neighbours is each node, which is compared with all of them before it in the batch.
+const SHARE: usize = 32;
 /// Nodes of a batch at most: they are compared with each other.
 const MOST: usize = 1024;
 /// Elements of a batch at most.
@@ -87,12 +87,13 @@ impl<H: Host> Builder<H> {
         let Builder { graph, batch, workers, host } = self;
         let limits = graph.limits;
         let (frozen, nodes) = (&*graph, batch.as_slice());
-        let plans = divide(workers, nodes.len(), PLANNED, host, |scratch, at| {
+        let mut plans = divide(workers, nodes.len(), PLANNED, host, |scratch, at| {
             let (before, rest) = nodes.split_at_checked(at).unwrap_or_default();
             let (node, level) = rest.first().copied().unwrap_or_default();
             let Ok(plan) = graph::plan(frozen, node, level, &frozen.query(node), before, &limits, scratch);
             plan
         });
+        leave_out_copies(nodes, &mut plans);
         let new = new_links(nodes, &plans);
         let groups: Vec<&[NewLink]> = new.chunk_by(|a, b| a.end() == b.end()).collect();
         let spare = divide(workers, groups.len(), RANKED, host, |scratch, at| {
@@ -118,6 +119,17 @@ impl<H: Host> Builder<H> {
             let Ok(()) = graph::link(graph, node, plan, &limits, &spares, &mut scratch.ranking);
         }
         graph.scratch = scratch;
+    }
+}
+
+/// Where a node of the batch is only put below a copy of it, others of the batch, which did not know that, link to it in no level above 0.
+fn leave_out_copies(nodes: &[(u32, u8)], plans: &mut [Plan<u32>]) {
+    let planned = nodes.iter().zip(&*plans);
+    let below = planned.filter(|((_, level), plan)| *level > 0 && plan.is_below_a_copy());
+    let mut below: Vec<u32> = below.map(|((node, _), _)| *node).collect();
+    if !below.is_empty() {
+        below.sort_unstable();
+        plans.iter_mut().for_each(|plan| plan.leave_out_above(|node| below.binary_search(&node).is_ok()));
     }
 }
 

@@ -73,6 +73,13 @@ impl Codes {
         Factors { scale, squares, sum: sum.cast_signed(), aside }
     }
 
+    /// The scale among them.
+    #[inline]
+    pub(super) fn scale_in(&self, record: &[u8]) -> f32 {
+        let scale = record.get(self.len..).and_then(|factors| factors.first_chunk());
+        f32::from_le_bytes(*scale.unwrap_or(&[0; 4]))
+    }
+
     /// The code of a node with its factors, without the squared length if the scores do not need it.
     #[inline]
     pub(super) fn get(&self, node: u32) -> Coded<'_> {

@@ -6,8 +6,8 @@ use super::MemoryGraph;
 use super::above::{put, take};
 use super::search::Query;
 use super::vectors::Elements;
-use crate::code;
-use crate::graph::{Link, Nodes, NodesMut, Plan, Spare};
+use crate::code::{self, Factors};
+use crate::graph::{Link, Nodes, NodesMut, Plan, Spare, Visited};
 use crate::kernel;
 use crate::metric::Metric;
 
@@ -99,6 +99,13 @@ impl MemoryGraph {
         }
     }
 
+    /// Whether scores are made of products of codes of 8 bits.
+    #[inline]
+    fn compares_products(&self) -> bool {
+        let by_codes = !self.exact && self.few.is_none();
+        by_codes && matches!(self.metric, Metric::Cosine | Metric::InnerProduct | Metric::L2)
+    }
+
     /// How far a node is from a vector, which `unit` makes of length 1.
     #[inline]
     fn exact_score(&self, vector: Elements<'_>, unit: f32, node: u32) -> f32 {
@@ -140,8 +147,7 @@ impl Nodes for MemoryGraph {
     #[inline]
     fn scores(&self, query: &Query<'_>, nodes: &[u32], out: &mut Vec<f32>) -> Result<(), Infallible> {
         out.clear();
-        let by_codes = !self.exact && self.few.is_none();
-        let dots = by_codes && matches!(self.metric, Metric::Cosine | Metric::InnerProduct | Metric::L2);
+        let dots = self.compares_products();
         let (mut first, mut second) = ([&[][..]; TOGETHER], [&[][..]; TOGETHER]);
         let (mut now, mut next) = (&mut first, &mut second);
         let mut blocks = nodes.chunks(TOGETHER);
@@ -153,10 +159,18 @@ impl Nodes for MemoryGraph {
             if dots {
                 let (records, mut products) = (now.get(..block.len()).unwrap_or(&[]), [0; TOGETHER]);
                 (self.kernels.codes_of)(records, query.coded.codes, &mut products);
-                out.extend(records.iter().zip(products).map(|(record, products)| {
-                    let factors = self.codes.factors_in(record);
-                    code::score_of(self.scores_of, factors, query.coded.factors, products)
-                }));
+                let products = records.iter().zip(products);
+                // Nothing but the scale is read where the scores need nothing else.
+                match self.scores_of {
+                    Metric::L2 => out.extend(products.map(|(record, products)| {
+                        let factors = self.codes.factors_in(record);
+                        code::score_of(Metric::L2, factors, query.coded.factors, products)
+                    })),
+                    metric => out.extend(products.map(|(record, products)| {
+                        let factors = Factors { scale: self.codes.scale_in(record), ..Factors::default() };
+                        code::score_of(metric, factors, query.coded.factors, products)
+                    })),
+                }
             } else {
                 for node in block {
                     out.push(self.score(query, *node)?);
@@ -166,6 +180,18 @@ impl Nodes for MemoryGraph {
             std::mem::swap(&mut now, &mut next);
         }
         Ok(())
+    }
+
+    fn new_links_above(
+        &self,
+        query: &Query<'_>,
+        (node, level): (u32, u8),
+        (links, scores): (&mut Vec<u32>, &mut Vec<f32>),
+        met: &mut impl Visited<u32>,
+    ) -> Result<(), Infallible> {
+        self.links(node, level, links)?;
+        met.keep_new(links);
+        self.scores(query, links, scores)
     }
 
     fn tied_are_copies(&self) -> bool {

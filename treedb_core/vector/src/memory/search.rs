@@ -68,7 +68,7 @@ impl MemoryGraph {
         let unit = self.candidates(vector, ef, k, searcher)?;
         let Searcher { scratch, nearest, unpacked, .. } = searcher;
         nearest.clear();
-        let ranked = scratch.pool.found().iter().take(self.ranked(k, ef));
+        let ranked = scratch.pool.found().take(self.ranked(k, ef));
         for found in ranked.clone() {
             self.vectors.prefetch(found.node);
         }
@@ -93,7 +93,7 @@ impl MemoryGraph {
         let Searcher { scratch, codes, .. } = &mut *searcher;
         let query = self.prepare(vector, codes)?;
         let Ok(()) = graph::search_part(self, &query, ef, part, scratch);
-        Ok(searcher.scratch.pool.found().iter().map(|found| found.node))
+        Ok(searcher.scratch.pool.found().map(|found| found.node))
     }
 
     /// Asks for the vector of a node before it is needed.

@@ -139,7 +139,7 @@ struct Stored<'s, R> {
 impl<R: Reads> Candidates for Stored<'_, R> {
     fn search(&mut self, ef: usize, part: Part, out: &mut Vec<u64>) -> Result<usize> {
         graph::search_part(&self.graph, &&*self.query, ef, part, &mut self.scratch)?;
-        set_rows(self.scratch.pool.found().iter().map(|found| found.node), out);
+        set_rows(self.scratch.pool.found().map(|found| found.node), out);
         Ok(self.scratch.compared)
     }
 

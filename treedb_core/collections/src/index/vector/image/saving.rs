@@ -239,7 +239,7 @@ mod tests {
         db.checkpoint().unwrap();
         with_index(db, |images, def, view, table| {
             let (saved, checkpoint) = (images.saved().unwrap(), db.store().stats().checkpoint);
-            saved.write(db.store(), (table, def), checkpoint, &image.contents).unwrap();
+            saved.write(db.store(), (table, def), (checkpoint, true), &image.contents).unwrap();
             meanwhile();
             let rows_end = view.reads.next_row(&view.meta.rows).unwrap();
             images.go_on_in_file(table, &image.contents, || saved.written((table, def), rows_end))
