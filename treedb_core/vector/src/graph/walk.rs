@@ -52,6 +52,10 @@ impl Ord for Scored {
 ///
 /// For the first nodes it is cheaper to keep some more results; who goes on wants them in order. (Measured on 72 dimensions of
 /// noise, and on clusters in 64 to 384.)
+///
+/// Tried for scans of a thousand rows: a lower caution; following the links of a result only once it is among those that are wanted;
+/// following only some of each node's links. Where vectors lie along a curve each finds as many of the nearest in less time, a twentieth to a third,
+/// but in clusters .70 to .90 of them instead of .93.
 const FIRST: f32 = 0.25;
 const GOING_ON: f32 = 1.0;
 
@@ -342,7 +346,7 @@ impl Walk {
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut least = f32::INFINITY;
         if count < waiting.len() {
-            let (_, next, _) = waiting.select_nth_unstable_by(count, |a, b| a.key.total_cmp(&b.key));
+            let (_, next, _) = waiting.select_nth_unstable_by(count, |a, b| in_order(a.key, b.key));
             least = next.key;
         }
         (self.least, self.limit) = (least, least);
@@ -598,6 +602,13 @@ impl Results {
     }
 }
 
+/// The order of two keys, none of which is a NaN: with one comparison, where a total order of all floats takes several steps. Lists of
+/// thousands are parted by it again and again.
+#[inline(always)]
+fn in_order(a: f32, b: f32) -> Ordering {
+    a.partial_cmp(&b).unwrap_or(Ordering::Equal)
+}
+
 /// A node that may be expanded: what it is expanded in the order of, and its place among the nodes that have been met.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Candidate {
@@ -714,7 +725,7 @@ impl Distant {
         self.least = f32::INFINITY;
         if left > 0 {
             // The nearest are the last.
-            let by_key = |a: &Estimate<u32>, b: &Estimate<u32>| b.key(caution).total_cmp(&a.key(caution));
+            let by_key = |a: &Estimate<u32>, b: &Estimate<u32>| in_order(b.key(caution), a.key(caution));
             let (_, farthest, _) = all.select_nth_unstable_by(left, by_key);
             self.least = farthest.key(caution);
         }
