@@ -25,10 +25,11 @@ SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = 'items'::regcl
 SELECT create_search_index('items', '{}');
 \echo :LAST_ERROR_SQLSTATE
 SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "similarity": "cosine"}]}');
-SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "manhattan", "quantization": "scalar"}]}');
+SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "manhattan", "quantization": "binary"}]}');
 SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "jaccard", "quantization": "scalar"}]}');
 SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 2001, "similarity": "cosine"}]}');
-SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "cosine", "quantization": "none"}]}');
+SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "cosine", "quantization": "bits3"}]}');
+SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "cosine", "elements": "float16"}]}');
 SELECT create_search_index('items', '{"name": "text", "type": "search", "definition": {"mappings": {"dynamic": true}}}');
 SELECT create_search_index('items', '{"fields": []}', '{"nmae": "x"}');
 SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "cosine"}]}', '{"name": "_id_"}');
@@ -39,6 +40,27 @@ SELECT drop_search_index('items', 'nothing');
 SELECT drop_search_index('items', '_id_');
 -- an empty collection
 SELECT * FROM vector_search('items', 'by_meaning', '{1, 0, 0}', 5);
+-- MongoDB's quantizations: the definition is kept as it was given, and answers are the same
+SELECT create_collection('quantized');
+SELECT insert_many('quantized', '[{"_id": 1, "v": [1, 0.001]}, {"_id": 2, "v": [1, 0.002]}, {"_id": 3, "v": [1, 0.003]}, {"_id": 4, "v": [-1, 5]}]') AS inserted;
+SELECT create_search_index('quantized', format('{"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "euclidean", "quantization": "%s"}]}', q)::bson, format('{"name": "%s"}', q)::bson) FROM unnest('{none,scalar,binary}'::text[]) q;
+SELECT create_search_index('quantized', format('{"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "euclidean", "quantization": "%s"}]}', q)::bson, format('{"name": "%s"}', q)::bson) AS again FROM unnest('{none,scalar,binary}'::text[]) q;
+SELECT create_search_index('quantized', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "euclidean"}]}', '{"name": "binary"}') AS another;
+\echo :LAST_ERROR_SQLSTATE
+SELECT create_search_index('quantized', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "manhattan", "quantization": "scalar"}]}', '{"name": "sums"}');
+SELECT s ->> 'name' AS name, s #>> '{definition,fields,0,quantization}' AS quantization FROM list_search_indexes('quantized') s;
+SELECT create_search_index('quantized', s) AS the_same FROM list_search_indexes('quantized') s;
+SELECT q, array_agg(document ->> '_id') AS ids FROM unnest('{none,scalar,binary,sums}'::text[]) q, LATERAL vector_search('quantized', q, '{1, 0}', 3) GROUP BY q ORDER BY q;
+SELECT pg_get_indexdef('quantized_binary'::regclass);
+-- another one takes no new index
+SELECT pg_relation_filenode('quantized_binary') AS filenode \gset
+SELECT update_search_index('quantized', 'binary', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "euclidean", "quantization": "none"}]}');
+SELECT s #>> '{definition,fields,0,quantization}' AS quantization, pg_relation_filenode('quantized_binary') = :filenode AS same_index FROM list_search_indexes('quantized') s WHERE s ->> 'name' = 'binary';
+-- plain SQL can say it too, of what no definition can not
+CREATE INDEX quantized_odd ON quantized USING treedb_hnsw (vector_at(doc, 'v', 2) real_l1_ops) WITH (dimensions = 2, quantization = binary);
+SELECT s #>> '{definition,fields,0,quantization}' AS quantization FROM list_search_indexes('quantized') s WHERE s ->> 'name' = 'odd';
+CREATE INDEX ON quantized USING treedb_hnsw (vector_at(doc, 'v', 2)) WITH (dimensions = 2, quantization = 'bits3');
+SELECT drop_collection('quantized');
 
 -- what can be compared is found, everything is stored
 SELECT insert_many('items', '[
@@ -275,6 +297,19 @@ SELECT count(*) AS same FROM aggregate('docs', :'stages') a JOIN vector_search('
     ON a -> '_id' = s.document -> '_id' AND (a ->> 'score')::float8 = s.score;
 SELECT count(*) FROM (SELECT aggregate('docs', :'stages')) x;
 SELECT * FROM aggregate('nowhere', :'stages');
+-- explain tells what it did: by which path, why it ended, how much was compared
+CREATE FUNCTION work_of(filter text, options text DEFAULT '"numCandidates": 100', verbosity text DEFAULT 'executionStats') RETURNS TABLE (path text, ended text, returned int, compared bool, examined bool) LANGUAGE sql AS $$
+    SELECT did ->> 'path', did ->> 'end', (stats ->> 'nReturned')::int, (did ->> 'vectorsCompared')::int > 0, (did ->> 'documentsExamined')::int > 0
+    FROM treedb.explain(format('{"aggregate": "docs", "pipeline": [{"$vectorSearch": {"index": "cosine", "path": "meta.e", "queryVector": %s, "limit": 10, "filter": %s, %s}}, {"$limit": 20}], "cursor": {}}',
+        (SELECT to_jsonb(e) FROM queries WHERE id = 1), filter, options)::bson, verbosity) e, LATERAL (SELECT e #> '{stages,0,executionStats}') s (stats), LATERAL (SELECT stats -> 'executionStages') w (did)
+$$;
+SELECT * FROM work_of('{}');
+SELECT * FROM work_of('{"part": {"$lt": 50}}');
+SELECT * FROM work_of('{"indexed": 7}');
+SELECT * FROM work_of('{"part": 1000}');
+SELECT * FROM work_of('{}', '"exact": true');
+SELECT * FROM work_of('{}', '"numCandidates": 100', 'queryPlanner');
+SELECT treedb.explain('{"aggregate": "nowhere", "pipeline": [{"$vectorSearch": {"index": "cosine", "path": "meta.e", "queryVector": [1], "limit": 1, "exact": true}}]}') -> 'stages' AS stages;
 SELECT * FROM aggregate('docs', '[{"$vectorSearch": {"index": "cosine", "path": "other", "queryVector": [1], "limit": 1, "exact": true}}]');
 -- two definitions of one table by SQL and by the function are the same kind of thing
 SELECT drop_search_index('docs', 'euclidean');

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::CString;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ::bson::{RawDocumentBuf, rawdoc};
@@ -17,7 +17,7 @@ use treedb_query::aggregate::{
 use treedb_query::doc::{Doc, Path as FieldPath, Value};
 use treedb_query::geo::Grid;
 use treedb_query::query::expr::{Globals, Names, Variables};
-use treedb_query::query::{Execution, Hint, NearestQuery, Neighbor, Path, Plan, Query, Result};
+use treedb_query::query::{Execution, Hint, NearestQuery, Neighbor, Path, Plan, Query, Result, SearchWork};
 use treedb_query::{ErrorCode, QueryError};
 
 use super::options::Options;
@@ -118,7 +118,7 @@ pub(crate) static STAGE_MEM: Number = Number::memory(
 /// What the stages of a pipeline get from the session.
 pub(super) fn context() -> Context {
     Context {
-        collections: Arc::new(Tables),
+        collections: Arc::new(Tables::default()),
         database: HERE.to_owned(),
         globals: Arc::new(Globals::now()),
         memory_limit: STAGE_MEM.get() * 1024,
@@ -171,8 +171,21 @@ fn writes() -> QueryError {
     )
 }
 
+/// What the first search for vectors of a pipeline has done, once it has been made.
+pub(super) type Searched = Arc<OnceLock<SearchWork>>;
+
+/// The same context, and what tells of the first search for vectors that is made in it.
+pub(super) fn observed(context: Context) -> (Context, Searched) {
+    let searched = Searched::default();
+    let collections = Arc::new(Tables { searched: searched.clone() });
+    (Context { collections, ..context }, searched)
+}
+
 /// The collections of the session's database, as the active snapshot shows them.
-struct Tables;
+#[derive(Default)]
+struct Tables {
+    searched: Searched,
+}
 
 impl Tables {
     /// The table of a name; `None` if there is none.
@@ -218,8 +231,11 @@ impl Collections for Tables {
     }
 
     fn vector_search(&self, namespace: &str, search: &NearestQuery) -> Result<Vec<Neighbor>> {
-        let table = Self::table(namespace)?;
-        table.map_or_else(|| Ok(Vec::new()), |table| vector_search::search(table, search, None))
+        let Some(table) = Self::table(namespace)? else { return Ok(Vec::new()) };
+        let answer = vector_search::search(table, search, None)?;
+        // Those of other stages come later.
+        let _ = self.searched.set(answer.work);
+        Ok(answer.neighbors)
     }
 
     fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {

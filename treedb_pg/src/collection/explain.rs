@@ -4,12 +4,17 @@
 //! `distinct`, `aggregate`, `update`, `delete` and `findAndModify`. With a verbosity above `queryPlanner` it is carried out,
 //! but changes nothing.
 
+use std::time::Instant;
+
 use ::bson::raw::cstr;
 use ::bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
+use pgrx::check_for_interrupts;
 use treedb_query::access::QueryContext;
 use treedb_query::doc::{Doc, Value};
-use treedb_query::query::explain::{Wanted, Write, explain_distinct, explain_query, explain_write};
-use treedb_query::query::{Changes, Query, Result, Update};
+use treedb_query::query::explain::{
+    Wanted, Write, execution_stats, explain_distinct, explain_query, explain_write,
+};
+use treedb_query::query::{Changes, Counters, Query, Result, Update};
 use treedb_query::{ErrorCode, QueryError};
 
 use super::aggregate::{self, Run};
@@ -225,7 +230,7 @@ impl Explained<'_> {
     }
 
     /// The stages as MongoDB shows them: the initial find as `$cursor`, followed by the others; only the find if there
-    /// are no others.
+    /// are no others. With `execute`, what a search for vectors did that the pipeline begins with is shown in its stage.
     fn pipeline(&self) -> Result<RawDocumentBuf> {
         let fields = Fields::read(self.command, &[self.name, "pipeline", "cursor"], AGGREGATE)?;
         let Some(stages) = self.command.get("pipeline") else {
@@ -233,7 +238,27 @@ impl Explained<'_> {
         };
         let Run { pipeline, hint, context } = Run::of(stages, fields.options)?;
         let namespace = aggregate::namespace(text::owned_cstring(self.collection).to_bytes());
-        let (query, stages) = pipeline.explain(&namespace, hint, &context)?;
+        let (query, mut stages) = pipeline.explain(&namespace, hint.clone(), &context)?;
+        if self.execute
+            && let Some(first) = stages
+                .first_mut()
+                .filter(|first| first.get("$vectorSearch").is_ok_and(|stage| stage.is_some()))
+            && query.is_none()
+        {
+            let ((context, searched), started) = (aggregate::observed(context), Instant::now());
+            let mut documents = pipeline.open_with_hint(&namespace, hint, &context)?;
+            let mut returned = 0;
+            while documents.next()?.is_some() {
+                check_for_interrupts!();
+                returned += 1;
+            }
+            if let Some(work) = searched.get() {
+                let docs_examined = work.documents_examined;
+                let counters = Counters { returned, docs_examined, ..Counters::default() };
+                let stats = execution_stats(counters, started.elapsed(), work.shown());
+                first.append(cstr!("executionStats"), stats);
+            }
+        }
         let search = query.map(|query| self.search(&query, Wanted::Documents)).transpose()?;
         if let (Some(search), true) = (&search, stages.is_empty()) {
             return Ok(search.clone());

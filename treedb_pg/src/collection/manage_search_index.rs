@@ -24,6 +24,7 @@ use crate::shim::function::pg_function;
 use crate::shim::memory::Varlena;
 use crate::shim::rows::{Rows, Set};
 use crate::shim::text;
+use crate::shim::vector_options::quantization_name;
 use crate::types::bson;
 use crate::vector_am;
 
@@ -56,14 +57,8 @@ fn definition(given: &RawDocument, options: &RawDocument) -> Result<VectorDef> {
         let message = "\"elements\" must be \"float32\" in PostgreSQL, where an index keeps vectors in elements of 4 bytes";
         return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));
     }
-    // The one that an index has if nothing is said.
-    if def.quantization != VectorDef::new("", def.dimensions, def.metric).quantization {
-        let only = if def.metric == Metric::L1 { "none" } else { "scalar" };
-        let message = format!(
-            "\"quantization\" must be \"{only}\" in PostgreSQL; what a search finds is compared by the vectors themselves"
-        );
-        return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));
-    }
+    // Any quantization will do: it is kept to be shown again. The codes of an index are what its dimensions and its metric make them, and
+    // what a search finds is compared by the vectors themselves.
     Ok(def)
 }
 
@@ -92,10 +87,16 @@ fn operator_class(metric: Metric) -> &'static CStr {
     }
 }
 
+/// Whether a definition asks for another quantization than one that says nothing of it.
+fn says_quantization(def: &VectorDef) -> bool {
+    def.quantization != VectorDef::new("", def.dimensions, def.metric).quantization
+}
+
 /// Creates the relation of an index.
 fn create(table: &CStr, schema: Oid, relation: &CStr, def: &VectorDef) {
     let number = |number: usize| text::owned_cstring(&number.to_string());
     let dimensions = number(def.dimensions);
+    let quantization = if says_quantization(def) { quantization_name(def.quantization) } else { c"" };
     run(&[
         c"CREATE INDEX ",
         &quoted(relation),
@@ -115,6 +116,8 @@ fn create(table: &CStr, schema: Oid, relation: &CStr, def: &VectorDef) {
         &number(def.links),
         c", ef_construction = ",
         &number(def.candidates),
+        if quantization.is_empty() { c"" } else { c", quantization = " },
+        quantization,
         c")",
     ]);
     // Most common elements of vectors, which ANALYZE would collect, are of no use to the planner.
@@ -162,7 +165,7 @@ pg_function! {
     fn treedb_update_search_index(args: [Varlena, Varlena, Varlena]) -> () {
         let (wanted, given) = (args.bytes(1), args.bytes(2));
         let wanted = text::to_utf8(&wanted);
-        let (table, schema, relation, aside, def) = {
+        let (table, schema, relation, aside, def, is_same_graph) = {
             let table = Table::open(&args.bytes(0), Need::Manage);
             let all = SearchIndex::all(&table);
             let Some(old) = SearchIndex::position(&all, &wanted).and_then(|at| all.get(at)) else {
@@ -174,8 +177,15 @@ pg_function! {
             }
             let relation = old.relation.get();
             let aside = text::owned_cstring(&format!("treedb_replaced_{}", u32::from(relation.oid())));
-            (table.quoted(), table.relation.get().schema(), relation.name(), aside, def)
+            let is_same_graph =
+                old.built && def == VectorDef { quantization: def.quantization, ..old.def.clone() };
+            (table.quoted(), table.relation.get().schema(), relation.name(), aside, def, is_same_graph)
         };
+        if is_same_graph {
+            let quantization = quantization_name(def.quantization);
+            let index = qualified(schema, &relation);
+            return run(&[c"ALTER INDEX ", &index, c" SET (quantization = ", quantization, c")"]);
+        }
         // Two that have both built an index would wait for each other when they drop the old ones.
         run(&[c"LOCK TABLE ", &table, c" IN SHARE ROW EXCLUSIVE MODE"]);
         // The old one is dropped last: until then searches go on by it.

@@ -332,8 +332,8 @@ impl Source for Reader {
 
     fn walk(&self, index: usize, probe: Probe<'_>) -> Result<()> {
         let probe = match (probe, &self.search_index) {
-            (Probe::Nearest { vector, ef, visit, .. }, Some(search)) if index == self.indexes.len() => {
-                return search.walk(self, vector, ef, visit);
+            (Probe::Nearest { vector, ef, done, visit, .. }, Some(search)) if index == self.indexes.len() => {
+                return search.walk(self, vector, ef, done, visit);
             }
             (probe, _) => probe,
         };

@@ -2,13 +2,13 @@
 //! `treedb.bits_at(doc, path, bits)`.
 //!
 //! Path and dimensions are constants of the index's expression, the metric is that of its operator class, and the graph's
-//! options are its storage parameters: the definition is read from the catalog, also of an index that plain SQL created. Its
-//! name is that of its relation, without the table's name in front.
+//! options and the quantization that was asked for are its storage parameters: the definition is read from the catalog, also of
+//! an index that plain SQL created. Its name is that of its relation, without the table's name in front.
 
 use std::ffi::CStr;
 
 use pgrx::check_for_interrupts;
-use treedb_query::access::VisitNearest;
+use treedb_query::access::{Comparisons, VisitNearest};
 use treedb_query::doc::Path;
 use treedb_query::index::vector::{Metric, VectorDef};
 use treedb_query::query::Result;
@@ -87,12 +87,13 @@ impl SearchIndex {
 
     /// Shows the rows that the reader's snapshot shows to `visit`, the nearest first as far as the graph knows, until it
     /// has enough. Every row that the graph leads to is visited once: no budget ends the scan, and rows that are found late
-    /// come late, so the caller sorts what it takes.
+    /// come late, so the caller sorts what it takes. What was done is added to `done`.
     pub(super) fn walk(
         &self,
         reader: &Reader,
         vector: &[f32],
         ef: usize,
+        done: &mut Comparisons,
         visit: &mut VisitNearest<'_>,
     ) -> Result<()> {
         let ef = text::owned_cstring(&ef.clamp(1, MOST_CANDIDATES).to_string());
@@ -113,13 +114,18 @@ impl SearchIndex {
             check_for_interrupts!();
             if reader.read(tid, &mut slot)
                 && let Some(bytes) = document(&slot, &reader.table)
-                && let Some(distance) =
-                    self.def.vectors(bson::document(&bytes))?.distance(self.def.metric, vector)
-                && visit(row_id(tid), distance)?.is_break()
             {
-                break;
+                done.documents += 1;
+                let vectors = self.def.vectors(bson::document(&bytes))?;
+                if let Some(distance) = vectors.distance(self.def.metric, vector)
+                    && visit(row_id(tid), distance)?.is_break()
+                {
+                    break;
+                }
             }
         }
+        drop(scan);
+        done.vectors += vector_am::compared_by_last_scan() as u64;
         Ok(())
     }
 }
@@ -148,5 +154,12 @@ fn read(table: &Table, index: OpenedIndex<'_>) -> Option<VectorDef> {
     def.name = index::name_of(table, index);
     def.path = Path::new(&text::to_utf8(&call.constant));
     (def.links, def.candidates) = (number(options.m)?, number(options.ef_construction)?);
+    if let Some(quantization) = options.quantization() {
+        let said = VectorDef { quantization, ..def.clone() };
+        // Plain SQL can say of bits or sums what no definition can.
+        if VectorDef::from_spec(&said.spec()).is_ok() {
+            def = said;
+        }
+    }
     Some(def)
 }

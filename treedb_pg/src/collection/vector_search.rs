@@ -1,6 +1,7 @@
 //! `treedb.vector_search`, and `$vectorSearch` of pipelines: the documents with the nearest vectors, among those that match a filter.
 
-use treedb_query::query::{NearestQuery, Neighbor, Result, nearest};
+use treedb_query::index::vector::VectorDef;
+use treedb_query::query::{NearestAnswer, NearestQuery, Result, nearest};
 
 use super::options::Options;
 use super::reader::Reader;
@@ -18,13 +19,16 @@ use crate::vector_am;
 /// The options of `vector_search`.
 const OPTIONS: &[&str] = &["numCandidates", "exact", "within", "projection", "collation"];
 
-/// The documents that a search finds in an open collection, by the index that it names, no farther than `within`, if that is given.
-pub(super) fn search(table: Table, query: &NearestQuery, within: Option<f32>) -> Result<Vec<Neighbor>> {
-    let index = SearchIndex::find(&table, &query.index)?;
+/// The documents that a search finds in an open collection, by the index that it names, no farther than `within`, if that is given, and what it
+/// did for that.
+pub(super) fn search(table: Table, query: &NearestQuery, within: Option<f32>) -> Result<NearestAnswer> {
+    let mut index = SearchIndex::find(&table, &query.index)?;
+    // Whatever it was asked for: an index has the codes that it has, and documents are compared by their vectors.
+    index.def.quantization = VectorDef::new("", index.def.dimensions, index.def.metric).quantization;
     let exact = query.exact || index.too_new;
     let query = NearestQuery { index: index.def.name.clone(), exact, ..query.clone() };
     let reader = Reader::for_query(table, Registered::active(), &query.filter).with_search_index(index);
-    Ok(nearest(&reader, &spilling(), &query, within)?.neighbors)
+    nearest(&reader, &spilling(), &query, within)
 }
 
 pg_function! {
@@ -46,7 +50,7 @@ pg_function! {
             deadline: None,
         };
         let table = Table::open(&args.bytes(0), Need::Select);
-        for found in accept(search(table, &query, options.within)) {
+        for found in accept(search(table, &query, options.within)).neighbors {
             rows.put_record(&[
                 Column::Varlena(found.document.as_bytes()),
                 Column::Float8(found.distance.into()),

@@ -5,6 +5,7 @@ use std::mem::offset_of;
 use std::sync::OnceLock;
 
 use pgrx::pg_sys;
+use treedb_query::index::vector::Quantization;
 
 use super::compat;
 use super::relation::Index;
@@ -21,6 +22,22 @@ pub(crate) struct VectorOptions {
     pub(crate) ef_construction: i32,
     /// Dimensions of the vectors; 0 if the column's type tells.
     pub(crate) dimensions: i32,
+    /// The place in [`QUANTIZATIONS`], counted from 1, of the one that a search index was asked for; 0 if it is what the metric has.
+    quantization: i32,
+}
+
+/// Their names.
+const QUANTIZATIONS: [(&CStr, Quantization); 5] = [
+    (c"none", Quantization::None),
+    (c"scalar", Quantization::Scalar),
+    (c"binary", Quantization::Binary),
+    (c"bits2", Quantization::Bits2),
+    (c"bits4", Quantization::Bits4),
+];
+
+/// The name of a quantization.
+pub(crate) fn quantization_name(wanted: Quantization) -> &'static CStr {
+    QUANTIZATIONS.iter().find(|(_, own)| *own == wanted).map_or(c"", |(name, _)| name)
 }
 
 /// Most dimensions that a vector may have: it must fit into a page.
@@ -71,11 +88,14 @@ const PARAMETERS: [Parameter; 3] = [
     },
 ];
 
+/// The parameter that is no number.
+const QUANTIZATION: &CStr = c"quantization";
+
 /// The kind of relation that the parameters are declared for, once in a backend.
 fn kind() -> pg_sys::relopt_kind::Type {
     static DECLARED: OnceLock<pg_sys::relopt_kind::Type> = OnceLock::new();
     *DECLARED.get_or_init(|| {
-        // SAFETY: the server copies the strings.
+        // SAFETY: the server copies the strings; what it does not copy stays.
         unsafe {
             let kind = pg_sys::add_reloption_kind();
             for parameter in &PARAMETERS {
@@ -89,6 +109,21 @@ fn kind() -> pg_sys::relopt_kind::Type {
                     pg_sys::AccessExclusiveLock as i32,
                 );
             }
+            // The server keeps the pointer.
+            let names = QUANTIZATIONS.iter().zip(1..);
+            let members: Vec<_> = names
+                .map(|((name, _), symbol_val)| pg_sys::relopt_enum_elt_def { string_val: name.as_ptr(), symbol_val })
+                .chain([pg_sys::relopt_enum_elt_def::default()])
+                .collect();
+            pg_sys::add_enum_reloption(
+                kind,
+                QUANTIZATION.as_ptr(),
+                c"What the definition of a search index says of it; an index has the codes that it needs whatever that is".as_ptr(),
+                members.leak().as_mut_ptr(),
+                0,
+                c"Valid values are \"none\", \"scalar\", \"binary\", \"bits2\" and \"bits4\".".as_ptr(),
+                pg_sys::AccessExclusiveLock as i32,
+            );
             kind
         }
     })
@@ -100,8 +135,13 @@ fn kind() -> pg_sys::relopt_kind::Type {
 /// `options` is what the server passes to `amoptions`.
 pub(super) unsafe fn parse(options: pg_sys::Datum, validate: bool) -> *mut pg_sys::bytea {
     let integer = pg_sys::relopt_type::RELOPT_TYPE_INT;
-    let places =
+    let numbers =
         PARAMETERS.map(|parameter| compat::storage_parameter(parameter.name, integer, parameter.offset));
+    let (kind_of_name, offset) =
+        (pg_sys::relopt_type::RELOPT_TYPE_ENUM, offset_of!(VectorOptions, quantization));
+    let [m, ef_construction, dimensions] = numbers;
+    let places =
+        [m, ef_construction, dimensions, compat::storage_parameter(QUANTIZATION, kind_of_name, offset)];
     // SAFETY: the server fills a structure of this size, in which the parameters have these places.
     unsafe {
         let size = size_of::<VectorOptions>();
@@ -115,6 +155,12 @@ impl VectorOptions {
         // SAFETY: open; the server keeps what `parse` returned for it, or nothing.
         let parsed = unsafe { (*index.raw()).rd_options.cast::<VectorOptions>().as_ref() };
         let [m, ef_construction, dimensions] = PARAMETERS.map(|parameter| parameter.default);
-        parsed.copied().unwrap_or(VectorOptions { size: 0, m, ef_construction, dimensions })
+        parsed.copied().unwrap_or(VectorOptions { size: 0, m, ef_construction, dimensions, quantization: 0 })
+    }
+
+    /// What a search index was asked for, if not what its metric has.
+    pub(crate) fn quantization(&self) -> Option<Quantization> {
+        let place = usize::try_from(self.quantization).ok()?.checked_sub(1)?;
+        QUANTIZATIONS.get(place).map(|(_, quantization)| *quantization)
     }
 }

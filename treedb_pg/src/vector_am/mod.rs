@@ -51,6 +51,7 @@ use graph::Graph;
 use kind::Kind;
 pub(crate) use kind::metric_of_own_type;
 use meta::Meta;
+pub(crate) use scan::compared_by_last_scan;
 pub(crate) use value::{array, bit_string, elements, limited};
 use writer::Writer;
 

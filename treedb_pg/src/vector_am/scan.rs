@@ -136,6 +136,13 @@ enum Progress {
 thread_local! {
     /// What a scan that has ended leaves to the next one, which need not allocate it.
     static SPARE: Cell<Option<Memory>> = const { Cell::new(None) };
+    /// How many nodes the last scan that has ended has compared.
+    static COMPARED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How many nodes the scan that ended last has compared, by their vectors or codes, since it began or began again.
+pub(crate) fn compared_by_last_scan() -> usize {
+    COMPARED.get()
 }
 
 /// Bytes of memory that are left to the next scan, at most.
@@ -202,6 +209,8 @@ pub(super) struct State {
     farthest: Option<f32>,
     /// Rows that have been returned.
     returned: usize,
+    /// Nodes that were compared because all were.
+    compared_all: usize,
     /// The notice about an early end was already given for this plan.
     reported: bool,
     memory: Memory,
@@ -209,6 +218,12 @@ pub(super) struct State {
 
 impl Drop for State {
     fn drop(&mut self) {
+        let compared = match self.progress {
+            _ if self.compared_all > 0 => self.compared_all,
+            Progress::Before => 0,
+            _ => self.memory.walk.compared(),
+        };
+        let _ = COMPARED.try_with(|last| last.set(compared));
         if self.memory.bytes() <= MOST_SPARE {
             // When the session ends there is no next scan.
             let _ = SPARE.try_with(|spare| spare.set(Some(std::mem::take(&mut self.memory))));
@@ -243,7 +258,7 @@ impl State {
         self.may_begin_again = false;
         let (meta, _) = self.opened(index);
         self.memory.clear();
-        (self.progress, self.farthest, self.returned) = (Progress::Before, None, 0);
+        (self.progress, self.farthest, self.returned, self.compared_all) = (Progress::Before, None, 0, 0);
         self.ordered = !matches!(target, Target::Missing);
         if let Target::Value(value) = target {
             let Memory { vector, direction, .. } = &mut self.memory;
@@ -353,6 +368,7 @@ impl State {
             each_node_of_page(graph, &page, &mut |node, _| nodes.push(node));
             // Their vectors may be on other pages, of which one at a time is latched.
             drop(page);
+            self.compared_all += nodes.len();
             for node in nodes.drain(..) {
                 let found = graph.row_by_vector(node, query, other);
                 ready.extend(found.map(|(distance, row)| Ranked { distance, row }));

@@ -12,8 +12,7 @@ use crate::access::Comparisons;
 pub struct SearchWork {
     /// What led to the documents that were found.
     pub path: SearchPath,
-    /// Vectors that were compared with the one that was searched for, also by their codes, those of all paths that were tried. An index
-    /// of PostgreSQL does not tell how many it has compared.
+    /// Vectors that were compared with the one that was searched for, also by their codes, those of all paths that were tried.
     pub vectors_compared: u64,
     /// Documents that were read to match them against the filter or to compare their vectors; that those which were found are read to be
     /// returned is not counted.
