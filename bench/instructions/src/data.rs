@@ -76,7 +76,7 @@ pub(crate) fn person(n: u64) -> RawDocumentBuf {
 /// Vector `n`, near one of 100 others.
 pub(crate) fn vector(n: u64) -> Vec<f32> {
     let random = |n: u64, d: u64| (spread(n << 8 | d) >> 40) as f32 / (1 << 23) as f32 - 1.0;
-    (0..DIMENSIONS).map(|d| random(u64::MAX >> 16 | n % 100 << 32, d) + 0.5 * random(n, d)).collect()
+    (0..DIMENSIONS).map(|d| random(u64::MAX >> 16 | (n % 100) << 32, d) + 0.5 * random(n, d)).collect()
 }
 
 /// The document of vector `n`.
