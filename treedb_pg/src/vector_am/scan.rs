@@ -7,7 +7,7 @@
 //! expected of a query with a limit, the planner does not choose the index.
 //!
 //! Where nodes do not have their vectors, they are found by codes of 8 bits; before a row is returned, it and those that come
-//! next are compared by their vectors.
+//! next are compared by their vectors, the more of them, the more have been returned.
 //!
 //! A row with several vectors is found by the nearest of them, and not again.
 //!
@@ -86,8 +86,13 @@ pub(super) fn reaches(asked: f64, rows: f64) -> bool {
     (MARGIN * asked).min(rows) <= MAX_SCAN_TUPLES.get() as f64
 }
 
-/// Rows that are compared by their vectors before the nearest of them is returned, where they were found by codes.
+/// Rows that are compared by their vectors before the nearest of them is returned, where they were found by codes: at least so many,
 const RANKED: usize = 20;
+/// and where they are to come in order, the number of those that were returned, divided by this. The more rows are about as far, the more
+/// places are between where codes put a row and where it belongs, and one that is put farther off than others are compared is late.
+/// (Of 10,000 rows with 1,536 dimensions, a condition that one in a hundred fulfils found 887 in 1,000 of the nearest ten with 20 at any
+/// time, and all of them with this, where rows are in clusters; 792 and all where they are in one; with an eighth 977 there.)
+const RANKED_SHARE: usize = 4;
 
 /// A scan that goes on finds at once what it has returned, divided by this,
 const AT_ONCE: usize = 32;
@@ -403,7 +408,8 @@ impl State {
                 first.saturating_sub(ahead).max(self.returned / AT_ONCE).max(ahead.clamp(1, AT_LEAST));
             (at_once, ahead + at_once)
         } else {
-            (RANKED, ahead.max(first).max(RANKED).saturating_sub(ready.len()).max(1))
+            let ranked = if is_strict { RANKED.max(self.returned / RANKED_SHARE) } else { RANKED };
+            (ranked, ahead.max(first).max(ranked).saturating_sub(ready.len()).max(1))
         };
         loop {
             let Ok(()) = walk.search(graph, &query, wanted, MAX_SCAN_TUPLES.get());
