@@ -90,8 +90,8 @@ pub(super) fn reaches(asked: f64, rows: f64) -> bool {
 const RANKED: usize = 20;
 /// and where they are to come in order, the number of those that were returned, divided by this. The more rows are about as far, the more
 /// places are between where codes put a row and where it belongs, and one that is put farther off than others are compared is late.
-/// (Of 10,000 rows with 1,536 dimensions, a condition that one in a hundred fulfils found 887 in 1,000 of the nearest ten with 20 at any
-/// time, and all of them with this, where rows are in clusters; 792 and all where they are in one; with an eighth 977 there.)
+/// (*Measured*, 8,000 rows of 1,536 dimensions in clusters, of which one in a hundred fulfils a condition: .87 of the nearest ten with 20 at any
+/// time, .948 with this in the same time, .993 by a scan that is in no order.)
 const RANKED_SHARE: usize = 4;
 
 /// A scan that goes on finds at once what it has returned, divided by this,

@@ -225,10 +225,13 @@ impl SavedImages {
         (table, def): (&Table, &VectorDef),
         since: (u64, bool),
         contents: &Contents,
+        goes_on: &dyn Fn() -> bool,
     ) -> Result<()> {
         let bytes = contents.bytes().saturating_add(contents.mapped_bytes());
         let size = (bytes, contents.is_mapped());
-        self.write_with(store, (table, def), since, size, |out| contents.write_to(out))
+        self.write_with(store, (table, def), since, size, |out| {
+            contents.write_to(&mut Ending { out, goes_on })
+        })
     }
 
     /// The same of an image of about so many bytes that is not in memory, and not in a file either, which `write` writes. A checkpoint that this makes
@@ -377,6 +380,22 @@ impl MappedBytes for Content {
             tracing::warn!(path = %self.0.path().display(), "a vector index's saved image is damaged: it is not used");
         }
         is_intact
+    }
+}
+
+/// What writes as long as it is to go on.
+struct Ending<'w, W> {
+    out: &'w mut W,
+    goes_on: &'w dyn Fn() -> bool,
+}
+
+impl<W: io::Write> io::Write for Ending<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if (self.goes_on)() { self.out.write(bytes) } else { Err(io::Error::other("it was to end")) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 

@@ -10,6 +10,7 @@ use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, Store, Table};
 
 use super::slot::State;
+use super::without_room::ended;
 use super::{Contents, Images, lock};
 use crate::catalog::meta::Meta;
 use crate::index::vector::follow::STEP_ELEMENTS;
@@ -39,7 +40,9 @@ impl Images {
             if !has_image {
                 continue;
             }
-            if let Err(error) = self.save_one(saved, store, meta, (&index.table, def), Since::Checkpoint) {
+            if let Err(error) =
+                self.save_one(saved, store, meta, (&index.table, def), (Since::Checkpoint, &|| true))
+            {
                 tracing::warn!(namespace = %meta.namespace, index = def.name, %error, "a vector index's image is not saved");
                 result = Err(error);
             }
@@ -47,14 +50,14 @@ impl Images {
         result
     }
 
-    /// Saves the image of an index.
+    /// Saves the image of an index; `goes_on` is asked now and then.
     pub(super) fn save_one(
         &self,
         saved: &SavedImages,
         store: &Store,
         meta: &Meta,
         (table, def): (&Table, &VectorDef),
-        of: Since,
+        (of, goes_on): (Since, &dyn Fn() -> bool),
     ) -> Result<()> {
         let _one = lock(&saved.saving);
         // In this order: the snapshot has all that the checkpoint has.
@@ -88,7 +91,9 @@ impl Images {
         let bytes = image.contents.bytes().saturating_add(image.contents.mapped_bytes());
         tracing::info!(namespace = %meta.namespace, index = def.name, bytes, "saving a vector index's image");
         let begun = Instant::now();
-        saved.write(store, (table, def), (since, of == Since::Checkpoint), &image.contents)?;
+        let has_checkpoint = of == Since::Checkpoint;
+        let written = saved.write(store, (table, def), (since, has_checkpoint), &image.contents, goes_on);
+        written.map_err(|error| ended(error, goes_on))?;
         let seconds = begun.elapsed().as_secs_f64();
         tracing::info!(namespace = %meta.namespace, index = def.name, bytes, seconds, "saved a vector index's image");
         let file = || saved.written((table, def), rows_end);
@@ -239,7 +244,7 @@ mod tests {
         db.checkpoint().unwrap();
         with_index(db, |images, def, view, table| {
             let (saved, checkpoint) = (images.saved().unwrap(), db.store().stats().checkpoint);
-            saved.write(db.store(), (table, def), (checkpoint, true), &image.contents).unwrap();
+            saved.write(db.store(), (table, def), (checkpoint, true), &image.contents, &|| true).unwrap();
             meanwhile();
             let rows_end = view.reads.next_row(&view.meta.rows).unwrap();
             images.go_on_in_file(table, &image.contents, || saved.written((table, def), rows_end))
@@ -359,7 +364,7 @@ mod tests {
         with_index(&db, |images, def, view, table| {
             let (saved, slot) = (images.saved().unwrap(), images.slot(table).unwrap());
             let checkpoint = db.store().stats().checkpoint;
-            saved.write(db.store(), (table, def), (checkpoint, true), &first.contents).unwrap();
+            saved.write(db.store(), (table, def), (checkpoint, true), &first.contents, &|| true).unwrap();
             let rows_end = view.reads.next_row(&view.meta.rows).unwrap();
             let map = || {
                 let file = saved.written((table, def), rows_end);

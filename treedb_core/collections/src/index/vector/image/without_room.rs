@@ -4,15 +4,15 @@
 //!   of the database answers ([`crate::maintenance::image_writer`]), and a build whose image would be larger than the limit does it itself.
 //! * The file is of a snapshot, which is read while it is written. A checkpoint after that has all that the snapshot has; then there is a record of
 //!   the file, and searches use it like any other ([`super::saving`]).
-//! * Writing takes a while: it ends when the database is closed or the index is dropped. For an index whose file turns out to be too small for what is
-//!   written meanwhile it is not done all the time ([`Asks::rest`]).
+//! * Writing takes a while: it ends when the database is closed or the index is dropped. An index rests after it ([`Asks::rest`]): the longer, the oftener its
+//!   file did not serve for so long. So nothing is written all the time, whatever the reason is that a file does not do.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use treedb_query::error::{ErrorCode, Result};
+use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::vector::VectorDef;
 use treedb_storage::{ReadTxn, Reads, Store, Table};
 
@@ -29,6 +29,13 @@ use crate::read::view::View;
 /// After a writing an index is left alone for so many times as long as it took, and at least for so long.
 const RESTS: u32 = 8;
 const LEAST_REST: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
+/// Such a part of the room is to be left for what follows a file.
+const SPARE: u64 = 8;
+/// The rest is doubled so often at most.
+const DOUBLED: u32 = 16;
+const LONGEST_REST: Duration = Duration::from_secs(1 << 31);
+/// Rests of more indexes than these are forgotten once they are over.
+const RESTING: usize = 1024;
 
 /// Which indexes are to have files.
 #[derive(Debug, Default)]
@@ -41,10 +48,18 @@ pub(crate) struct Asks {
 struct Asked {
     /// By the numbers of their tables: their collections, and when it may be done.
     indexes: BTreeMap<u32, (Namespace, Instant)>,
-    rests: BTreeMap<u32, Instant>,
+    rests: BTreeMap<u32, Rest>,
     stops: bool,
     /// The writing under way is to end; the next one is not.
     ends_current: bool,
+}
+
+/// The rest of an index after a writing.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    until: Instant,
+    /// How many writings one after another were asked for before the rest was over.
+    soon: u32,
 }
 
 impl Asks {
@@ -52,7 +67,11 @@ impl Asks {
     fn ask(&self, table: u32, namespace: &Namespace) {
         let mut asked = lock(&self.asked);
         if !asked.indexes.contains_key(&table) {
-            let from = asked.rests.get(&table).copied().unwrap_or_else(Instant::now);
+            let mut from = Instant::now();
+            if let Some(rest) = asked.rests.get_mut(&table) {
+                rest.soon = if from < rest.until { rest.soon.saturating_add(1) } else { 0 };
+                from = from.max(rest.until);
+            }
             asked.indexes.insert(table, (namespace.clone(), from));
             self.changed.notify_all();
         }
@@ -85,8 +104,14 @@ impl Asks {
     pub(crate) fn rest(&self, table: u32, took: Duration) {
         let mut asked = lock(&self.asked);
         let now = Instant::now();
-        asked.rests.retain(|_, until| *until > now);
-        asked.rests.insert(table, now + LEAST_REST.max(took.saturating_mul(RESTS)));
+        if asked.rests.len() > RESTING {
+            asked.rests.retain(|_, rest| rest.until > now);
+        }
+        let soon = asked.rests.get(&table).map_or(0, |rest| rest.soon);
+        let rests = LEAST_REST.max(took.saturating_mul(RESTS)).saturating_mul(1 << soon.min(DOUBLED));
+        // Beyond what a clock can say, it rests as long as the process lives.
+        let until = now.checked_add(rests).unwrap_or(now + LONGEST_REST);
+        asked.rests.insert(table, Rest { until, soon });
     }
 
     /// Lets whoever waits or writes end.
@@ -125,15 +150,16 @@ impl Images {
         }
     }
 
-    /// Whether the image of an index is too large for the memory that there may be beside `others`, and what it needs with its file is not.
+    /// Whether the image of an index is too large for the memory that there may be beside `others`, and what it needs with its file is not, with something
+    /// to spare for what follows.
     fn needs_file(&self, def: &VectorDef, nodes: u64, others: u64) -> bool {
-        let limit = self.limit.load(Ordering::Relaxed);
+        let room = self.limit.load(Ordering::Relaxed).saturating_sub(others);
         let count = usize::try_from(nodes).ok().filter(|count| *count < u32::MAX as usize);
         let Some(count) = count else { return false };
         let empty = Contents::new(def);
         nodes.saturating_mul(def.dimensions as u64) > STEP_ELEMENTS as u64
-            && Follower::bytes_of(&empty, count) > limit.saturating_sub(others)
-            && Follower::bytes_of_mapped(&empty, count) <= limit
+            && Follower::bytes_of(&empty, count) > room
+            && Follower::bytes_of_mapped(&empty, count) <= room - room / SPARE
     }
 
     /// Writes the file of an index whose image there is no room for, or for what it follows the file by; nothing is done for others. `meta_in` finds the
@@ -150,6 +176,8 @@ impl Images {
     ) -> Result<()> {
         // Who wants no files at the end wants none before.
         let Some(saved) = self.saved().filter(|_| self.are_saved_at_close()) else { return Ok(()) };
+        // Before the snapshot, which keeps pages from being used again: another writing takes a while.
+        let one = lock(&saved.saving);
         let known = lock(&self.slots).by_table.get(&number).map(|known| Arc::clone(&known.slot));
         let own = known.as_ref().map_or(0, |slot| slot.bytes());
         let has_image = known.is_some_and(|slot| slot.has_image());
@@ -164,8 +192,8 @@ impl Images {
         let Some(def) = index.def.as_vector() else { return Ok(()) };
         let table = &index.table;
         if has_image {
-            drop(reads);
-            return self.save_one(saved, store, &meta, (table, def), Since::Snapshot);
+            drop((reads, one));
+            return self.save_one(saved, store, &meta, (table, def), (Since::Snapshot, goes_on));
         }
         let view = View { reads: &reads, meta: &meta };
         let nodes = nodes_in(reads.len(table)?);
@@ -184,6 +212,7 @@ impl Images {
         lock(&self.slots).dropped.contains(&table)
     }
 
+    /// Writes the file of an index; [`SavedImages::saving`] is held.
     fn stream(
         &self,
         saved: &SavedImages,
@@ -192,7 +221,6 @@ impl Images {
         (table, def): (&Table, &VectorDef),
         goes_on: &dyn Fn() -> bool,
     ) -> Result<()> {
-        let _one = lock(&saved.saving);
         let Some(version) = view.reads.version(table)? else { return Ok(()) };
         if saved.is_saved(table, def, version.changed()) {
             return Ok(());
@@ -202,14 +230,23 @@ impl Images {
         let image = StreamedImage::new(def, view, table, &mut may)?;
         let (bytes, namespace) = (image.file_bytes(), &view.meta.namespace);
         tracing::info!(%namespace, index = def.name, bytes, "writing a vector index's image, which there is no room for in memory");
-        saved.write_streamed(store, (table, def), view.reads.txn(), bytes, |out| {
+        let written = saved.write_streamed(store, (table, def), view.reads.txn(), bytes, |out| {
             image.write_to(out, &mut may)
-        })?;
+        });
+        written.map_err(|error| ended(error, goes_on))?;
         self.streamed.fetch_add(1, Ordering::Relaxed);
         let seconds = begun.elapsed().as_secs_f64();
         tracing::info!(%namespace, index = def.name, bytes, seconds, "wrote a vector index's image");
         Ok(())
     }
+}
+
+/// The error of a writing: that it was to end, if that is so.
+pub(super) fn ended(error: QueryError, goes_on: &dyn Fn() -> bool) -> QueryError {
+    if goes_on() {
+        return error;
+    }
+    QueryError::new(ErrorCode::Interrupted, "the writing of a vector index's image was to end".to_owned())
 }
 
 /// Logs what came of a writing that nobody waits for.
