@@ -269,17 +269,22 @@ fn find_by_range(dir: &Path) -> Result<u64> {
 fn insert_one(dir: &Path) -> Result<u64> {
     const INSERTS: u64 = 500;
     let (_db, people) = opened_people(dir)?;
-    let documents: Vec<_> = (PEOPLE..PEOPLE + 2 * INSERTS).map(person).collect();
-    let (first, second) = documents.split_at(INSERTS as usize);
+    insert_each(&people, &(PEOPLE..PEOPLE + 2 * INSERTS).map(person).collect::<Vec<_>>())?;
+    Ok(INSERTS)
+}
+
+/// `insert_one` of these documents, the first half to warm up.
+fn insert_each(collection: &Collection, documents: &[RawDocumentBuf]) -> Result<()> {
+    let expected = collection.len()? + documents.len() as u64;
+    let (first, second) = documents.split_at(documents.len() / 2);
     let insert = |documents: &[RawDocumentBuf]| {
         for document in documents {
-            people.insert_one(document)?;
+            collection.insert_one(document)?;
         }
-        Ok(people.len()?)
+        Ok(collection.len()?)
     };
     insert(first)?;
-    expect("documents", PEOPLE + 2 * INSERTS, measured(&mut || insert(second))?)?;
-    Ok(INSERTS)
+    expect("documents", expected, measured(&mut || insert(second))?)
 }
 
 fn insert_many(dir: &Path) -> Result<u64> {
@@ -374,16 +379,7 @@ fn vector_search(dir: &Path) -> Result<u64> {
 fn vector_insert(dir: &Path) -> Result<u64> {
     const INSERTS: u64 = 100;
     let (_db, places) = opened_places(dir)?;
-    let documents: Vec<_> = (PLACES..PLACES + 2 * INSERTS).map(place).collect();
-    let (first, second) = documents.split_at(INSERTS as usize);
-    let insert = |documents: &[RawDocumentBuf]| {
-        for document in documents {
-            places.insert_one(document)?;
-        }
-        Ok(places.len()?)
-    };
-    insert(first)?;
-    expect("documents", PLACES + 2 * INSERTS, measured(&mut || insert(second))?)?;
+    insert_each(&places, &(PLACES..PLACES + 2 * INSERTS).map(place).collect::<Vec<_>>())?;
     // The next search finds them in the index.
     let request = VectorSearchRequest::new("near", vector(PLACES + INSERTS), 1).candidates(40);
     let found = places.vector_search(&request)?;
