@@ -55,7 +55,7 @@ use codes::Codes;
 use vectors::{Elements, Vectors};
 
 use crate::centre::{Centre, Reach};
-use crate::code::{self, Coded, Factors};
+use crate::code::{self, Coded};
 use crate::element::Element;
 use crate::few_bits::FewBits;
 use crate::graph::{self, Limits, NodesMut, Scratch, Spare, Stamps};
@@ -202,19 +202,6 @@ impl MemoryGraph {
             self.codes = self.codes.emptied_with_asides();
             self.reach = Some(reach);
         }
-    }
-
-    /// The score of two nodes as searches go by it: not always that which links are chosen by.
-    pub fn search_score(&self, a: u32, b: u32) -> f32 {
-        if self.reach.is_none() {
-            let Ok(score) = self.between(a, b);
-            return score;
-        }
-        let [a, b] = [a, b].map(|node| {
-            let coded = self.scored(node);
-            Coded { factors: Factors { aside: 0.0, ..coded.factors }, ..coded }
-        });
-        code::score(self.scores_of, &self.kernels, a, b)
     }
 
     /// What links are chosen with beside the centre.
