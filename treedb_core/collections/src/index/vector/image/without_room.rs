@@ -201,10 +201,30 @@ impl Images {
         }
         let done = self.stream(saved, store, &view, (table, def), goes_on);
         self.remove_if_dropped(saved, number);
-        done
+        if done? {
+            self.leave_file_before(number);
+            self.streamed.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
-    /// Writes the file of an index; [`SavedImages::saving`] is held.
+    /// Drops the image that a search has read from the file before while this one was written: it keeps that file on the disk, and what it has followed in
+    /// memory. The next search reads the new file.
+    fn leave_file_before(&self, table: u32) {
+        let known = lock(&self.slots).by_table.get(&table).map(|known| Arc::clone(&known.slot));
+        let Some(slot) = known else { return };
+        let mut state = lock(&slot.state);
+        if state.is_from_file {
+            let before = std::mem::take(&mut *state);
+            slot.building.store(true, Ordering::Relaxed);
+            slot.note_bytes(&state);
+            drop(state);
+            // To give back a large one takes longer.
+            drop(before);
+        }
+    }
+
+    /// Writes the file of an index, if it has another one; returns whether it did. [`SavedImages::saving`] is held.
     fn stream(
         &self,
         saved: &SavedImages,
@@ -212,10 +232,10 @@ impl Images {
         view: &View<'_, ReadTxn>,
         (table, def): (&Table, &VectorDef),
         goes_on: &dyn Fn() -> bool,
-    ) -> Result<()> {
-        let Some(version) = view.reads.version(table)? else { return Ok(()) };
+    ) -> Result<bool> {
+        let Some(version) = view.reads.version(table)? else { return Ok(false) };
         if saved.is_saved(table, def, version.changed()) {
-            return Ok(());
+            return Ok(false);
         }
         let (begun, mut memory) = (Instant::now(), self.reserve());
         let mut may = |bytes: u64| goes_on() && !self.is_dropped(table.id()) && memory.grow_to(bytes);
@@ -226,10 +246,9 @@ impl Images {
             image.write_to(out, &mut may)
         });
         written.map_err(|error| error_of_write(error, goes_on))?;
-        self.streamed.fetch_add(1, Ordering::Relaxed);
         let seconds = begun.elapsed().as_secs_f64();
         tracing::info!(%namespace, index = def.name, bytes, seconds, "wrote a vector index's image");
-        Ok(())
+        Ok(true)
     }
 }
 
