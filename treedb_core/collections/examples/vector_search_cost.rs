@@ -69,12 +69,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     let begun = now();
     things.create_index(IndexSpec::vector(field).name("near"))?;
     println!("build: {:.0} us a document of {DOCUMENTS}", (now() - begun) / f64::from(DOCUMENTS));
-    let begun = now();
-    for id in DOCUMENTS..DOCUMENTS + SINGLE {
-        things.insert_one(document(&mut vectors, id))?;
-    }
-    println!("insert: {:.0} us a document", (now() - begun) / f64::from(SINGLE));
     let queries: Vec<_> = (0..SEARCHES).map(|_| vectors.vector()).collect();
+    for (from, is_searched) in [(DOCUMENTS, false), (DOCUMENTS + SINGLE, true)] {
+        if is_searched {
+            // From then on there is an image, which insertions use too.
+            search(&things, &queries, None, 10)?;
+        }
+        let begun = now();
+        for id in from..from + SINGLE {
+            things.insert_one(document(&mut vectors, id))?;
+        }
+        let time = (now() - begun) / f64::from(SINGLE);
+        println!(
+            "insert: {time:.0} us a document, {}",
+            if is_searched { "after searches" } else { "before any" }
+        );
+    }
     for candidates in [10, 20, 50, 100, 200, 400] {
         let (recall, time) = search(&things, &queries, None, candidates)?;
         println!("{candidates:4} candidates: recall@{LIMIT} {recall:.3}, {time:.0} us a search");

@@ -681,3 +681,80 @@ fn a_search_that_discards_rows_goes_on_and_compares_no_vector_again() {
         assert!(hits >= 95, "{hits}");
     }
 }
+
+#[test]
+fn vectors_that_are_inserted_by_an_image_are_linked_as_well_as_by_the_table() {
+    let seeds = [(21, "euclidean", "scalar"), (22, "cosine", "none"), (23, "dotProduct", "scalar")];
+    for (seed, similarity, quantization) in seeds {
+        let recalls = [true, false].map(|images| {
+            let mut rng = Rng::new(seed);
+            let db = open(&SimDisk::new()).unwrap();
+            let things = things_called(&db, "shop.things", 400, (similarity, quantization), &mut rng);
+            if images {
+                build_image(&db, &things, &mut rng.clone());
+            } else {
+                db.set_vector_memory(0);
+            }
+            let mut next = 400;
+            for round in 0..120 {
+                let some: Vec<_> = (0..1 + rng.below(20) as i32)
+                    .map(|at| {
+                        // Some are copies of each other, more than are linked as others are.
+                        let vector =
+                            if round % 10 == 3 { floats(&mut Rng::new(7)) } else { floats(&mut rng) };
+                        document(next + at, &vector)
+                    })
+                    .collect();
+                next += some.len() as i32;
+                let mut id = || rng.below(next as usize) as i32;
+                match round % 4 {
+                    0 => drop(things.insert_many(&some, true).unwrap()),
+                    1 => some.iter().for_each(|one| drop(things.insert_one(one).unwrap())),
+                    2 => {
+                        things.insert_many(&some, true).unwrap();
+                        let ids: Vec<i32> = some.iter().map(|_| id()).collect();
+                        let vector = floats(&mut rng);
+                        for id in ids {
+                            things.update(UpdateRequest::one(rawdoc! { "_id": id }, set(&vector))).unwrap();
+                        }
+                    }
+                    _ => {
+                        things.insert_many(&some, true).unwrap();
+                        let from = id();
+                        let gone = rawdoc! { "_id": { "$gte": from, "$lt": from + 8 } };
+                        things.delete(DeleteRequest::many(gone)).unwrap();
+                        // One transaction removes, replaces and adds.
+                        let mut txn = db.begin().unwrap();
+                        let mut things = txn.collection("shop.things").unwrap();
+                        let (gone, changed) = (id(), id());
+                        things.delete(DeleteRequest::one(rawdoc! { "_id": gone })).unwrap();
+                        let changed = UpdateRequest::one(rawdoc! { "_id": changed }, set(&floats(&mut rng)));
+                        things.update(changed).unwrap();
+                        things.insert_one(document(next, &floats(&mut rng))).unwrap();
+                        next += 1;
+                        match rng.below(4) {
+                            0 => drop(txn),
+                            _ => txn.commit().unwrap(),
+                        }
+                    }
+                }
+            }
+            db.check().unwrap();
+            let (mut found, mut wanted) = (0, 0);
+            for _ in 0..100 {
+                let request = VectorSearchRequest::new("near", floats(&mut rng), 10).candidates(12);
+                let distances = |request: &VectorSearchRequest| -> Vec<f32> {
+                    things.vector_search(request).unwrap().iter().map(|one| one.distance).collect()
+                };
+                let (near, exact) = (distances(&request), distances(&request.clone().exact()));
+                let last = exact.last().copied().unwrap();
+                found += near.iter().filter(|distance| **distance <= last).count();
+                wanted += exact.len();
+            }
+            f64::from(found as u32) / f64::from(wanted as u32)
+        });
+        let [by_image, by_table] = recalls;
+        println!("{similarity} {quantization}: {by_image} {by_table}");
+        assert!(by_image > 0.9 && by_image > by_table - 0.02, "{similarity} {quantization}: {recalls:?}");
+    }
+}

@@ -10,7 +10,9 @@ use super::dup;
 use super::edit::{Edit, Outcome, Writer, check_limits, check_row};
 use super::options::Durability;
 use super::reads::{Bounds, ReadContext, Reads, TableState};
+use super::snapshot::ReadTxn;
 use super::store::Inner;
+use super::table_version::TableVersion;
 use super::undone::IfUndone;
 use crate::btree::TreeRoot;
 use crate::wal;
@@ -86,6 +88,18 @@ impl WriteTxn {
     /// [`Savepoint`](super::Savepoint) made before: for what somebody keeps in memory about its changes. That is before another transaction begins, the last call first; `call` must not wait for one.
     pub fn if_undone(&mut self, call: impl FnOnce() + Send + Sync + 'static) {
         self.if_undone.add(call);
+    }
+
+    /// Which state of a table was committed last, if this transaction has not changed it, which others see too.
+    pub fn unchanged(&self, table: &Table) -> Result<Option<TableVersion>> {
+        let Some(writer) = &self.writer else { return Ok(None) };
+        let (version, own) = (TableVersion::of(self, table)?, writer.alloc.txn);
+        Ok((version.changed() < own).then_some(version))
+    }
+
+    /// What was committed before, for reading.
+    pub fn committed_before(&self) -> Result<ReadTxn> {
+        ReadTxn::new(Arc::clone(&self.inner))
     }
 
     pub(super) fn ended() -> Error {

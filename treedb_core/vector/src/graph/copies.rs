@@ -63,7 +63,7 @@ pub(super) fn take<S: NodesMut>(
 }
 
 /// Of nodes that are exactly as far as each other, as a search keeps them, leaves [`TIED`].
-pub(super) fn limit_tied<N: Copy>(near: &mut Vec<Link<N>>) {
+pub fn limit_tied<N: Copy>(near: &mut Vec<Link<N>>) {
     let (mut last, mut tied) = (None, 0);
     near.retain(|link| {
         tied = if last == Some(link.score) { tied + 1 } else { 0 };

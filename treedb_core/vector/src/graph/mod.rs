@@ -37,9 +37,10 @@ mod walk;
 
 pub use check::{Damage, check};
 pub use choice::{Ranking, Spare, spare_links};
+pub use copies::limit_tied;
 pub use delete::delete;
 pub use insert::{Limits, Plan, insert, level_of, link, plan};
 pub use pool::{Found, Pool};
-pub use search::{Part, Scratch, TIED, search, search_keeping, search_part};
+pub use search::{Part, Scratch, TIED, search, search_keeping, search_part, search_to_link};
 pub use store::{Estimate, Hashed, Link, Nodes, NodesMut, Stamps, Visited};
 pub use walk::{Scored, Walk};

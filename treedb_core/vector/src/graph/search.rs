@@ -94,6 +94,19 @@ pub fn search_keeping<S: Nodes>(
     }
 }
 
+/// Finds the nearest nodes to a query as a search for what to link a new node to does, at most `ef`, in [`Scratch::pool`].
+pub fn search_to_link<S: Nodes>(
+    store: &S,
+    query: &S::Query<'_>,
+    ef: usize,
+    scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
+) -> Result<(), S::Error> {
+    match begin(store, query, ef, scratch)? {
+        Some(nearest) => in_level(store, query, &[nearest], 0, ef, scratch),
+        None => Ok(()),
+    }
+}
+
 /// Descends to level 0: the node to begin at there. `None` if there is none.
 fn begin<S: Nodes>(
     store: &S,

@@ -204,6 +204,11 @@ impl MemoryGraph {
         }
     }
 
+    /// Whether searches go by [codes of few bits](MemoryGraph::with_few_bits).
+    pub fn has_few_bits(&self) -> bool {
+        self.few.is_some()
+    }
+
     /// What links are chosen with beside the centre.
     pub fn reach(&self) -> Option<Reach> {
         self.reach

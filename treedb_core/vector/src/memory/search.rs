@@ -96,6 +96,28 @@ impl MemoryGraph {
         Ok(searcher.scratch.pool.found().map(|found| found.node))
     }
 
+    /// Nodes near a vector that is to be linked to some of them, at most `ef`, the nearest first, with the scores that it would have if it were in the
+    /// graph. That has codes that are not [of few bits](MemoryGraph::has_few_bits), and no [`Reach`](crate::centre::Reach).
+    pub fn search_to_link<'s>(
+        &self,
+        vector: &[f32],
+        ef: usize,
+        searcher: &'s mut Searcher,
+    ) -> Result<impl Iterator<Item = (f32, u32)> + 's, Unfit> {
+        let Searcher { scratch, codes: QueryCodes { codes, difference, .. }, .. } = &mut *searcher;
+        let vector = &*self.rounded(vector)?;
+        let unit = self.metric.check(vector, self.dimensions)?;
+        codes.resize(code::code_bytes(self.metric, self.dimensions), 0);
+        let factors = match &self.centre {
+            Some(centre) => centre.encode(vector, unit, difference, codes),
+            None => code::encode_for(self.metric, self.element, vector, unit, codes),
+        };
+        let (vector, coded) = (Elements::Floats(vector), Coded { factors, codes });
+        let query = Query { vector, unit, coded, target: None };
+        let Ok(()) = graph::search_to_link(self, &query, ef, scratch);
+        Ok(searcher.scratch.pool.found().map(|found| (found.score, found.node)))
+    }
+
     /// Asks for the vector of a node before it is needed.
     #[inline]
     pub fn prefetch_vector(&self, node: u32) {

@@ -15,6 +15,7 @@ use treedb_storage::{Reads, Table, WriteTxn};
 use super::bulk;
 use super::centre;
 use super::graph::{insert_nodes, remove_node};
+use super::near::Near;
 use super::record::{
     centre_in, encode_vector, first_node, links_row, node_of, node_of_vector_row, position_of, row_of,
     vector_row,
@@ -102,7 +103,7 @@ pub(super) fn build(
         for node in outdated {
             remove_node(def, edit.txn, &table, node)?;
         }
-        insert_nodes(def, edit.txn, &table, &missing)?;
+        insert_nodes(def, edit.txn, &table, &missing, None)?;
         edit.finish_slice(index, flags, next)?;
         Ok((read - agreeing, next))
     })?;
@@ -175,8 +176,12 @@ impl Prepared for PreparedVectors {
         for (row, vectors) in rows.iter().zip(&self.vectors) {
             add_nodes(&self.def, *row, vectors, &mut nodes)?;
         }
+        let near = match index.building {
+            None => Near::before(&self.def, txn, meta, &index.table)?,
+            Some(_) => None,
+        };
         let flags = centre::grow(&self.def, txn, meta, index, &nodes)?;
-        insert_nodes(&self.def, txn, &index.table, &nodes)?;
+        insert_nodes(&self.def, txn, &index.table, &nodes, near.as_ref())?;
         Ok(flags)
     }
 }

@@ -15,6 +15,7 @@ use treedb_vector::centre::{Centre, Reach};
 use treedb_vector::graph::{self, Limits, Link, Nodes, NodesMut, Scratch, Visited};
 use treedb_vector::memory::MemoryGraph;
 
+use super::near::Near;
 use super::record::{
     CENTRE, Comparison, HEAD, Head, centre_and_reach_in, centre_in, damaged, encode_links, encode_vector,
     for_each_link, level_of, links_row, vector_row,
@@ -190,6 +191,8 @@ pub(super) struct GraphEdit<'g, R> {
     scratch: Scratch<u64, Met>,
     /// Nothing changes: links that were read may be forgotten.
     only_reads: bool,
+    /// What finds nodes near one that is linked, and the vector of that.
+    near: Option<(&'g Near, &'g [f32])>,
 }
 
 /// What a write has changed in the graph.
@@ -216,12 +219,13 @@ impl GraphChanges {
     }
 }
 
-/// Adds vectors as nodes, except where there is such a node; returns how many were added.
+/// Adds vectors as nodes, except where there is such a node; returns how many were added. `near` is of before the transaction.
 pub(super) fn insert_nodes(
     def: &VectorDef,
     txn: &mut WriteTxn,
     table: &Table,
     nodes: &[(u64, Vec<f32>)],
+    near: Option<&Near>,
 ) -> Result<usize> {
     let mut new = Vec::with_capacity(nodes.len());
     let centre = centre_in(def, txn, table)?;
@@ -229,17 +233,20 @@ pub(super) fn insert_nodes(
         if !has_node(txn, table, *node)? {
             let record = encode_vector(def, centre.as_deref(), vector);
             txn.put_row(table, vector_row(*node), &record)?;
-            new.push((*node, record));
+            new.push((*node, record, vector.as_slice()));
         }
     }
+    near.inspect(|near| near.change(new.iter().map(|(node, ..)| *node)));
     let mut left = new.iter();
     while !left.as_slice().is_empty() {
         let changes = {
             let mut edit = GraphEdit::begin(def, txn, table)?;
             while edit.links.borrow().len() < CACHED
-                && let Some((node, record)) = left.next()
+                && let Some((node, record, vector)) = left.next()
             {
+                edit.near = edit.finder(near).map(|near| (near, *vector));
                 edit.insert(*node, record)?;
+                near.inspect(|near| near.link(*node));
             }
             edit.finish()
         };
@@ -287,7 +294,7 @@ impl<'g, R: Reads> GraphEdit<'g, R> {
         stored.comparison.for_links(stored.reach);
         let head = stored.head()?;
         let (links, scratch) = (RefCell::default(), Scratch::default());
-        Ok(GraphEdit { stored, limits: limits(def), head, links, scratch, only_reads: false })
+        Ok(GraphEdit { stored, limits: limits(def), head, links, scratch, only_reads: false, near: None })
     }
 
     /// The graph as it is, of which the links of some nodes are in memory.
@@ -315,6 +322,11 @@ impl<'g, R: Reads> GraphEdit<'g, R> {
         graph::insert(self, node, level, &record, &limits, &mut scratch)?;
         self.scratch = scratch;
         Ok(())
+    }
+
+    /// What finds nodes near one that is linked: `near`, unless it has other scores than those that links are chosen by.
+    fn finder<'n>(&self, near: Option<&'n Near>) -> Option<&'n Near> {
+        near.filter(|near| self.stored.reach.is_none() && near.is_of(&self.stored))
     }
 
     fn remove(&mut self, node: u64) -> Result<()> {
@@ -407,12 +419,19 @@ impl<R: Reads> NodesMut for GraphEdit<'_, R> {
         })
     }
 
+    fn nearest(&self, query: &&[u8], _: &[(f32, u64)], ef: usize, out: &mut Vec<(f32, u64)>) -> Result<bool> {
+        self.near.map_or(Ok(false), |(near, vector)| near.nearest(&self.stored, (vector, query), ef, out))
+    }
+
     fn level(&self, node: u64) -> Result<u8> {
         self.with_links(node, |links| links.levels.len().saturating_sub(1) as u8)
     }
 
     fn between(&self, a: u64, b: u64) -> Result<f32> {
-        self.stored.between(a, b)
+        match self.near.and_then(|(near, _)| near.between(a, b)) {
+            Some(score) => Ok(score),
+            None => self.stored.between(a, b),
+        }
     }
 
     fn is_copy(&self, a: u64, b: u64) -> Result<bool> {
@@ -424,6 +443,7 @@ impl<R: Reads> NodesMut for GraphEdit<'_, R> {
 mod tests {
     use bson::rawdoc;
     use treedb_storage::disk::SimDisk;
+    use treedb_testing::Rng;
 
     use super::*;
     use crate::IndexSpec;
@@ -443,5 +463,102 @@ mod tests {
         assert_eq!(graph::check(&graph, &(1..=500).collect(), &graph.limits).unwrap(), []);
         let kept = graph.links.borrow().len();
         assert!((1..=CACHED).contains(&kept), "{kept}");
+    }
+
+    #[test]
+    fn the_image_and_the_table_link_a_new_node_to_the_same_nodes() {
+        let limits_of = |def: &VectorDef| limits(def);
+        for (seed, (similarity, quantization)) in (1..).zip([
+            ("cosine", "scalar"),
+            ("cosine", "none"),
+            ("euclidean", "scalar"),
+            ("euclidean", "none"),
+            ("dotProduct", "scalar"),
+            ("manhattan", "none"),
+            ("hamming", "none"),
+        ]) {
+            let mut rng = Rng::new(seed);
+            let db = crate::tests::open(&SimDisk::new()).unwrap();
+            let things = db.collection("shop.things").unwrap();
+            let bits = similarity == "hamming";
+            let vector = |rng: &mut Rng| -> Vec<f32> {
+                // A tenth are copies of one of a few.
+                let mut rng =
+                    if rng.below(10) == 0 { Rng::new(rng.below(5) as u64) } else { Rng::new(rng.next_u64()) };
+                (0..16)
+                    .map(|_| if bits { rng.below(2) as f32 } else { rng.below(2001) as f32 / 1000.0 - 0.99 })
+                    .collect()
+            };
+            let document = |id: i32, vector: &[f32]| {
+                let vector: bson::RawArrayBuf = vector
+                    .iter()
+                    .map(|element| {
+                        if bits { bson::RawBson::Int32(*element as i32) } else { f64::from(*element).into() }
+                    })
+                    .collect();
+                rawdoc! { "_id": id, "v": vector }
+            };
+            let all: Vec<_> = (0..700).map(|id| document(id, &vector(&mut rng))).collect();
+            things.insert_many(&all, true).unwrap();
+            let definition = rawdoc! {
+                "path": "v", "numDimensions": 16, "similarity": similarity, "quantization": quantization,
+                "hnswOptions": { "maxEdges": 8, "numEdgeCandidates": 40 },
+            };
+            things.create_index(IndexSpec::vector(definition).name("near")).unwrap();
+            let search = |rng: &mut Rng| {
+                let request = crate::VectorSearchRequest::new("near", vector(rng), 1);
+                things.vector_search(&request).unwrap();
+            };
+            (0..40).for_each(|_| search(&mut rng));
+            assert_eq!(db.vector_memory_use().images, 1, "{similarity} {quantization}");
+            let namespace = crate::catalog::namespace::Namespace::parse("shop.things").unwrap();
+            let mut compared = 0;
+            for round in 0..30 {
+                // The next one has the image follow this.
+                things.insert_one(document(1000 + round, &vector(&mut rng))).unwrap();
+                let mut txn = db.store().begin_write().unwrap();
+                let meta = db.inner.catalog.find(&txn, &namespace).unwrap().unwrap();
+                let (def, table) = meta
+                    .indexes
+                    .iter()
+                    .find_map(|index| Some((index.def.as_vector()?, &index.table)))
+                    .unwrap();
+                let near = Near::before(def, &txn, &meta, table).unwrap().expect("there is an image");
+                let (new, node) = (vector(&mut rng), 5000);
+                let centre = centre_in(def, &txn, table).unwrap();
+                let record = encode_vector(def, centre.as_deref(), &new);
+                txn.put_row(table, vector_row(node), &record).unwrap();
+                assert!(Near::before(def, &txn, &meta, table).unwrap().is_none(), "the table has changed");
+                near.change([node]);
+                let mut edit = GraphEdit::begin(def, &txn, table).unwrap();
+                // Of bits many are as far: which of them are found depends on where a search comes from.
+                let level = u8::from(!bits && round % 8 == 7);
+                edit.links.get_mut().insert(node, NodeLinks { levels: vec![Vec::new(); 2], changed: true });
+                let plan = |edit: &GraphEdit<'_, WriteTxn>| {
+                    let (limits, mut scratch) = (limits_of(def), Scratch::<u64, Met>::default());
+                    let query = record.as_slice();
+                    graph::plan(edit, node, level, &query, &[], &limits, &mut scratch).unwrap()
+                };
+                let by_table = plan(&edit);
+                edit.near = edit.finder(Some(&near)).map(|near| (near, new.as_slice()));
+                assert!(edit.near.is_some());
+                let mut found = Vec::new();
+                assert!(edit.nearest(&record.as_slice(), &[], 40, &mut found).unwrap());
+                for pair in found.windows(2) {
+                    let [(_, a), (_, b)] = pair else { continue };
+                    let score = near.between(*a, *b).expect("the image has them");
+                    assert_eq!(score.to_bits(), edit.stored.between(*a, *b).unwrap().to_bits());
+                    assert_eq!(near.between(*a, node), None);
+                }
+                compared += found.len();
+                let by_image = plan(&edit);
+                assert_eq!(
+                    format!("{by_table:?}"),
+                    format!("{by_image:?}"),
+                    "{similarity} {quantization} {round}"
+                );
+            }
+            assert!(compared > 1000, "{compared}");
+        }
     }
 }

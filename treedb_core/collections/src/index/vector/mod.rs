@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `record` | the rows of the table |
 //! | `graph` | the graph over these rows, for searches and for writes |
+//! | `near` | what an insertion searches instead of the table |
 //! | `image` | graphs in memory that answer searches instead |
 //! | `workspace` | what a search needs besides, kept from one to the next |
 //! | `row_nodes` | the nodes of rows, in an image |
@@ -33,6 +34,7 @@ mod follow;
 mod graph;
 mod image;
 mod judgement;
+mod near;
 mod record;
 mod row_nodes;
 mod saved;
@@ -55,6 +57,7 @@ use treedb_query::error::Result;
 use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{Reads, SharedReadTxn, Table, TableKind, WriteTxn};
 
+use self::near::Near;
 use self::record::node_of;
 use self::search::{Search, Wanted};
 use super::{
@@ -118,11 +121,17 @@ impl IndexKind for VectorDef {
         change: IndexChange,
     ) -> Result<IndexFlags> {
         let table = &index.table;
+        let near = match (change.add.is_empty(), index.building) {
+            (false, None) => Near::before(self, txn, meta, table)?,
+            _ => None,
+        };
         let old: BTreeMap<u32, &[u8]> = parts_of(self, change.remove.first()).collect();
         let new: BTreeMap<u32, &[u8]> = parts_of(self, change.add.first()).collect();
         // A vector that stays where it was keeps its node. If an index that is being built has not got it, the build adds it.
         for (position, _) in old.iter().filter(|(position, vector)| new.get(*position) != Some(*vector)) {
-            graph::remove_node(self, txn, table, node_of(self, row.0, *position)?)?;
+            let node = node_of(self, row.0, *position)?;
+            near.as_ref().inspect(|near| near.change([node]));
+            graph::remove_node(self, txn, table, node)?;
         }
         let mut nodes = Vec::with_capacity(new.len());
         for (position, vector) in new.iter().filter(|(position, vector)| old.get(*position) != Some(*vector))
@@ -130,7 +139,7 @@ impl IndexKind for VectorDef {
             nodes.push((node_of(self, row.0, *position)?, floats_of(vector)));
         }
         let flags = centre::grow(self, txn, meta, index, &nodes)?;
-        graph::insert_nodes(self, txn, table, &nodes)?;
+        graph::insert_nodes(self, txn, table, &nodes, near.as_ref())?;
         Ok(flags)
     }
 

@@ -10,10 +10,11 @@ use std::sync::atomic::Ordering;
 
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
-use treedb_storage::{Reads, Table, TableVersion};
+use treedb_storage::{Reads, Table, TableVersion, WriteTxn};
 
 use super::slot::{Size, State};
 use super::{Contents, Image, Images, lock};
+use crate::catalog::meta::Meta;
 use crate::index::vector::follow::Progress;
 use crate::index::vector::record::nodes_in;
 use crate::read::view::View;
@@ -21,7 +22,36 @@ use crate::read::view::View;
 /// States of an index that have an image at the same time: searches whose snapshots are a commit apart take turns.
 const VERSIONS: usize = 2;
 
+/// An insertion brings an image up to date that differs by so many nodes at most: others wait for it, as they do not for a search.
+const BEHIND: u64 = 1024;
+
 impl Images {
+    /// The image of what was committed of an index before a transaction that has not changed it yet; `None` if there is none now.
+    pub(in super::super) fn of_writer(
+        &self,
+        def: &VectorDef,
+        txn: &WriteTxn,
+        meta: &Meta,
+        table: &Table,
+    ) -> Result<Option<Arc<Image>>> {
+        let known = lock(&self.slots).by_table.get(&table.id()).map(|known| Arc::clone(&known.slot));
+        let Some(slot) = known.filter(|slot| slot.has_image()) else { return Ok(None) };
+        let Some(version) = txn.unchanged(table)? else { return Ok(None) };
+        let nodes = {
+            let state = lock(&slot.state);
+            if let Some(image) = state.recent.iter().find(|image| image.version == version) {
+                return Ok(Some(image.clone()).filter(|image| !image.is_damaged()));
+            }
+            state.recent.last().map_or(0, |image| image.contents.graph.len() as u64)
+        };
+        if nodes_in(txn.len(table)?).abs_diff(nodes) > BEHIND {
+            return Ok(None);
+        }
+        let reads = txn.committed_before()?;
+        let image = self.follow(def, &View { reads: &reads, meta }, table, version)?;
+        Ok(image.filter(|image| !image.is_damaged()))
+    }
+
     /// Brings the image of an index up to what `view` sees.
     #[cold]
     pub(super) fn follow(

@@ -119,6 +119,11 @@ impl Image {
         self.rows().iter().filter_map(move |rows| rows.get(row))
     }
 
+    /// The node of a row's vector at a position.
+    pub(super) fn node_of(&self, row: u64, position: u64) -> Option<u32> {
+        self.rows().get(position as usize)?.get(row)
+    }
+
     /// Adds the nodes of rows to `nodes`.
     ///
     /// # Errors
