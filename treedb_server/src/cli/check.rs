@@ -83,10 +83,10 @@ impl Check {
                 )?;
             }
             for measured in self.measure(&database, &collection.namespace)? {
-                let Recall { index, searches, candidates, recall } = measured;
+                let Recall { index, path, searches, candidates, recall } = measured;
                 writeln!(
                     out,
-                    "  index {index}: recall@10 {recall:.4} with ef {candidates}, {searches} searches"
+                    "  index {index} of {path}: recall@10 {recall:.4} with ef {candidates}, {searches} searches"
                 )?;
             }
         }

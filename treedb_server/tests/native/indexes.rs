@@ -47,6 +47,7 @@ fn the_nearest_documents_are_found_with_distance_and_score() {
         filter: &filter,
         projection: None,
         within: None,
+        path: None,
     };
     assert_eq!(ids(&client.call(&search).unwrap()), [21, 19]);
     search.exact = true;

@@ -19,6 +19,8 @@ const NEIGHBORS: usize = 10;
 pub struct Recall {
     /// The name of the index.
     pub index: String,
+    /// The field, which is one of several if the index has them.
+    pub path: String,
     /// Searches.
     pub searches: usize,
     /// How many candidates the index kept (`ef`): as many as a search has by default.
@@ -54,7 +56,9 @@ pub(crate) fn recall(view: &View<'_, impl Reads>, searches: usize) -> Result<Vec
             if !rows.insert(row) {
                 continue;
             }
-            let request = VectorSearchRequest::new(&def.name, vector, NEIGHBORS + 1).candidates(candidates);
+            let request = VectorSearchRequest::new(&def.name, vector, NEIGHBORS + 1)
+                .path(def.path.as_str())
+                .candidates(candidates);
             // Its own document is the nearest, or as near as the nearest.
             let others = |found: Vec<Neighbor>| -> Vec<Neighbor> { found.into_iter().skip(1).collect() };
             let found = others(vector_search(view, &view.context(), &request)?.neighbors);
@@ -68,7 +72,8 @@ pub(crate) fn recall(view: &View<'_, impl Reads>, searches: usize) -> Result<Vec
             wanted += exact.len();
         }
         let recall = if wanted == 0 { 1.0 } else { hits as f64 / wanted as f64 };
-        measured.push(Recall { index: def.name.clone(), searches: rows.len(), candidates, recall });
+        let (index, path) = (def.name.clone(), def.path.as_str().to_owned());
+        measured.push(Recall { index, path, searches: rows.len(), candidates, recall });
     }
     Ok(measured)
 }
