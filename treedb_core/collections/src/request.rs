@@ -121,7 +121,18 @@ impl VectorSearchRequest {
     pub fn new(index: impl Into<String>, vector: Vec<f32>, limit: usize) -> Self {
         let (index, candidates, exact, within) = (index.into(), None, false, None);
         let (path, filter, collation, projection) = (None, None, None, None);
-        VectorSearchRequest { index, path, vector, limit, candidates, exact, within, filter, collation, projection }
+        VectorSearchRequest {
+            index,
+            path,
+            vector,
+            limit,
+            candidates,
+            exact,
+            within,
+            filter,
+            collation,
+            projection,
+        }
     }
 
     /// Compares with the vectors of this field, of an index of several.

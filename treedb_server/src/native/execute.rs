@@ -494,7 +494,16 @@ impl Session {
 
     fn vector_search(&self, search: VectorSearch<'_>, out: &mut Vec<u8>) -> Done {
         let VectorSearch {
-            namespace, index, limit, candidates, exact, vector, filter, projection, within, path
+            namespace,
+            index,
+            limit,
+            candidates,
+            exact,
+            vector,
+            filter,
+            projection,
+            within,
+            path,
         } = search;
         let request = VectorSearchRequest {
             candidates: match NearestQuery::at_most("candidates", candidates as usize)? {

@@ -107,30 +107,49 @@ impl Edit<'_> {
         let meta = Arc::make_mut(&mut self.meta);
         let mut own = meta.indexes.iter().filter(|index| index.is_of_search_index(&def.name));
         if own.all(|index| matches!(index.building, None | Some(BUILT))) {
-            let is_built = |index: &IndexMeta| index.is_of_search_index(&def.name) && index.building.is_some();
-            let built: Vec<i64> = meta.indexes.iter().filter(|index| is_built(index)).map(|index| index.id).collect();
+            let is_built =
+                |index: &IndexMeta| index.is_of_search_index(&def.name) && index.building.is_some();
+            let built: Vec<i64> =
+                meta.indexes.iter().filter(|index| is_built(index)).map(|index| index.id).collect();
             let mut fields = def.all_fields();
             fields.retain(|field| {
                 let mut built = meta.indexes.iter().filter(|index| is_built(index));
                 built.all(|index| index.def.as_vector().is_none_or(|built| built.path != field.path))
             });
-            let mut removed = Vec::new();
+            let (mut removed, mut before) = (Vec::new(), None);
             for index in meta.indexes.iter_mut().filter(|index| index.is_of_search_index(&def.name)) {
                 let (id, Some(own)) = (index.id, index.def.as_vector_mut()) else { continue };
                 if built.contains(&id) {
                     index.building = None;
                     continue;
                 }
+                before = Some(own.clone());
                 match fields.iter().find(|field| field.is_same_graph(own)) {
                     Some(field) => *own = field.clone(),
                     None => removed.push(id),
                 }
             }
             self.remove_indexes(|index| removed.contains(&index.id))?;
+            // One that was built anew has not been changed now.
+            if before.as_ref().is_none_or(|before| before.spec() != def.spec()) {
+                if let Some(before) = before {
+                    self.record_index(Defined::DropIndexes, &Definition::Vector(before))?;
+                }
+                self.record_index(Defined::CreateIndexes, &Definition::Vector(def.clone()))?;
+            }
         }
         let meta = Arc::make_mut(&mut self.meta);
         meta.sort_indexes();
         self.catalog.write(self.txn, meta)
+    }
+
+    /// Records that the ready search index of this name is dropped, if there is one.
+    pub(crate) fn record_dropped_search_index(&mut self, name: &str) -> Result<()> {
+        let mut own = self.meta.indexes.iter().filter(|index| index.is_of_search_index(name));
+        match own.find(|index| index.building.is_none()).map(|index| index.def.clone()) {
+            Some(def) => self.record_index(Defined::DropIndexes, &def),
+            None => Ok(()),
+        }
     }
 
     /// Removes every index that is meant and its entries. False if there is none.

@@ -98,7 +98,9 @@ impl Database {
         self.inner.image_writer.start(self);
         let (images, goes_on) = (self.inner.catalog.images(), || interrupt::check().is_ok());
         // The fields of a search index are ready when the last of them is.
-        for field in meta.indexes.iter().filter(|other| other.def.name() == index.def.name() && is_ready(other)) {
+        for field in
+            meta.indexes.iter().filter(|other| other.def.name() == index.def.name() && is_ready(other))
+        {
             images.write_without_room(&self.inner.store, &meta_in, (field.table.id(), true), &goes_on)?;
         }
         Ok(())

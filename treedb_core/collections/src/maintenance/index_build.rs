@@ -293,8 +293,8 @@ pub(crate) fn resume_all(db: &Database) -> Result<()> {
     Ok(())
 }
 
-/// Drops the indexes that were being built and would be recorded as created when they are ready. Those that are not recorded, of vectors, and those
-/// that are built anew beside one of the same name, are left to be [resumed](resume_all).
+/// Drops the indexes that were being built and would be recorded as created, or as changed, when they are ready. Ordered ones that are built anew
+/// beside one of the same name are left to be [resumed](resume_all).
 pub(crate) fn drop_unfinished(db: &Database) -> Result<()> {
     let reads = db.inner.store.begin_read()?;
     let mut unfinished = Vec::new();
@@ -304,7 +304,7 @@ pub(crate) fn drop_unfinished(db: &Database) -> Result<()> {
                 meta.indexes.iter().all(|other| other.id == index.id || other.def.name() != index.def.name())
             };
             let building = meta.indexes.iter().filter(|index| {
-                index.building.is_some() && index.def.as_ordered().is_some() && is_new(index)
+                index.building.is_some() && (index.def.as_vector().is_some() || is_new(index))
             });
             unfinished.extend(building.map(|index| (namespace.clone(), index.id)));
         }
@@ -337,6 +337,7 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
                 .indexes
                 .iter()
                 .filter(|index| index.building.is_none() && index.def.name() == name)
+                .filter(|index| index.def.as_ordered().is_some())
                 .map(|index| index.def.clone())
                 .collect();
             for def in &dropped {
@@ -345,6 +346,7 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
                     edit.follow_index_expiry(def, None)?;
                 }
             }
+            edit.record_dropped_search_index(name)?;
             // With one that is being built to replace it.
             if !edit.remove_indexes(|index| index.def.name() == name)? {
                 return Err(QueryError::new(

@@ -41,7 +41,8 @@ fn begin_update(edit: &mut Edit<'_>, name: &str, fields: &[VectorDef]) -> Result
     let own = || edit.meta.indexes.iter().filter(|index| index.is_of_search_index(name));
     // Those that are being built come last.
     let Some(latest) = own().next_back() else { return Ok(None) };
-    let is_same = |index: &IndexMeta| fields.iter().any(|field| index.def == Definition::Vector(field.clone()));
+    let is_same =
+        |index: &IndexMeta| fields.iter().any(|field| index.def == Definition::Vector(field.clone()));
     if own().filter(|index| index.building.is_some() == latest.building.is_some()).all(is_same) {
         return Ok(Some(if latest.building.is_some() { Begun::ByAnother(latest.id) } else { Begun::Ready }));
     }
@@ -147,6 +148,7 @@ impl Collection {
     /// `NamespaceNotFound`, `IndexNotFound`.
     pub fn drop_search_index(&self, name: &str) -> Result<()> {
         let dropped = self.database().edit(self.namespace(), false, None, |edit| {
+            edit.record_dropped_search_index(name)?;
             edit.remove_indexes(|index| index.is_of_search_index(name))
         })?;
         match dropped {

@@ -42,7 +42,16 @@ pub(crate) fn for_each_neighbor(
 
 fn query(context: &QueryContext<'_>, request: &VectorSearchRequest) -> Result<NearestQuery> {
     let VectorSearchRequest {
-        index, path, vector, limit, candidates, exact, filter, collation, projection, ..
+        index,
+        path,
+        vector,
+        limit,
+        candidates,
+        exact,
+        filter,
+        collation,
+        projection,
+        ..
     } = request.clone();
     let filter = parse(&FindRequest { filter, collation, projection, ..FindRequest::default() })?
         .with_default_collation(context.collation)?;

@@ -5,7 +5,9 @@ use bson::{Bson, doc};
 use super::*;
 use crate::maintenance::backfill::advance;
 use crate::maintenance::index_build::add_empty;
-use crate::{AggregateRequest, Collection, DeleteRequest, IndexSpec, Neighbor, UpdateRequest, VectorSearchRequest};
+use crate::{
+    AggregateRequest, Collection, DeleteRequest, IndexSpec, Neighbor, UpdateRequest, VectorSearchRequest,
+};
 use treedb_query::doc::Collation;
 use treedb_query::error::ErrorCode;
 use treedb_query::index::Definition;
@@ -112,7 +114,9 @@ fn each_field_of_a_search_index_is_searched_by_its_own_graph_and_metric() {
     let indexes = &checked.collections[0].indexes;
     assert_eq!(indexes.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["_id_", "near"]);
     // Writes keep all of them up to date, and a document may be in some.
-    films.update(UpdateRequest::one(raw(&doc! { "_id": 3 }), raw(&doc! { "$set": { "title": [20, 0] } }))).unwrap();
+    films
+        .update(UpdateRequest::one(raw(&doc! { "_id": 3 }), raw(&doc! { "$set": { "title": [20, 0] } })))
+        .unwrap();
     films.delete(DeleteRequest::many(raw(&doc! { "_id": 21 }))).unwrap();
     films.insert_one(raw(&doc! { "_id": 70, "picture": { "codes": [0, 0, 1] } })).unwrap();
     assert_eq!(found(&films, "title", &[20.1, 0.0]), [3, 20, 19]);
@@ -156,7 +160,10 @@ fn a_search_names_one_of_the_fields_that_are_indexed_as_vectors() {
     let mut nearest = Vec::new();
     searcher.search(&[7.0, 0.0], 1, 10, |id, _| nearest.push(id.as_i32())).unwrap();
     assert_eq!(nearest, [Some(7)]);
-    assert_eq!(code(films.vector_searcher("near").search(&[7.0, 0.0], 1, 10, |_, _| {})), ErrorCode::BadValue);
+    assert_eq!(
+        code(films.vector_searcher("near").search(&[7.0, 0.0], 1, 10, |_, _| {})),
+        ErrorCode::BadValue
+    );
 }
 
 #[test]
@@ -207,7 +214,10 @@ fn two_fields_of_one_path_and_other_indexes_of_the_name_are_refused() {
     for fields in [vec![title()], vec![picture(), title()], vec![title(), picture(), sound()]] {
         assert_eq!(code(films.create_search_indexes(&[spec(&fields)])), ErrorCode::IndexAlreadyExists);
     }
-    assert_eq!(code(films.update_search_index("near", &raw(&definition(&[title(), title()])))), ErrorCode::CannotCreateIndex);
+    assert_eq!(
+        code(films.update_search_index("near", &raw(&definition(&[title(), title()])))),
+        ErrorCode::CannotCreateIndex
+    );
     assert_eq!(paths(&films), ["title", "picture.codes", "odd"]);
 }
 
@@ -227,7 +237,10 @@ fn a_search_index_is_queryable_when_its_last_field_is_built_also_after_a_crash_i
         let disk = SimDisk::new();
         let (db, films) = films_on(&disk);
         let begun = db.edit(films.namespace(), false, None, |edit| {
-            definitions(&[title(), picture()]).iter().map(|def| add_empty(edit, def)).collect::<Result<Vec<_>>>()
+            definitions(&[title(), picture()])
+                .iter()
+                .map(|def| add_empty(edit, def))
+                .collect::<Result<Vec<_>>>()
         });
         let new = begun.unwrap().unwrap();
         build(&db, &films, new[0]);
@@ -291,7 +304,8 @@ fn searches_use_the_index_as_it_was_until_all_new_fields_are_built() {
 #[test]
 fn an_index_that_an_earlier_version_was_replacing_for_its_filters_is_there_once() {
     let (db, films) = films_on(&SimDisk::new());
-    let without = raw(&doc! { "name": "near", "type": "vectorSearch", "definition": { "fields": [title()] } });
+    let without =
+        raw(&doc! { "name": "near", "type": "vectorSearch", "definition": { "fields": [title()] } });
     films.create_search_indexes(&[without]).unwrap();
     let begun = db.edit(films.namespace(), false, None, |edit| add_empty(edit, &definitions(&[title()])[0]));
     build(&db, &films, begun.unwrap().unwrap());

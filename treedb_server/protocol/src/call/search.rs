@@ -70,7 +70,18 @@ impl<'a> VectorSearch<'a> {
         let within = (flags & WITHIN != 0).then(|| body.u32("within").map(f32::from_bits)).transpose()?;
         let path = (flags & PATH != 0).then(|| body.text("path")).transpose()?;
         let exact = flags & EXACT != 0;
-        Ok(VectorSearch { namespace, index, limit, candidates, exact, vector, filter, projection, within, path })
+        Ok(VectorSearch {
+            namespace,
+            index,
+            limit,
+            candidates,
+            exact,
+            vector,
+            filter,
+            projection,
+            within,
+            path,
+        })
     }
 
     /// Appends the answer's body.

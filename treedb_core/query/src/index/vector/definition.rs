@@ -135,7 +135,9 @@ impl VectorDef {
                     let def = vector_field(field)?;
                     if vectors.iter().any(|other| other.path == def.path) {
                         let path = def.path.as_str();
-                        return Err(invalid(format!("\"fields\" has two of type \"vector\" with the path '{path}'")));
+                        return Err(invalid(format!(
+                            "\"fields\" has two of type \"vector\" with the path '{path}'"
+                        )));
                     }
                     vectors.push(def);
                 }
@@ -187,7 +189,9 @@ impl VectorDef {
         };
         match found {
             Some(found) => Ok(all.swap_remove(found)),
-            None => Err(invalid("one field of type \"vector\" is meant, and there are several".to_owned())),
+            None => {
+                Err(invalid("an index has one field of type \"vector\" here: create one for each".to_owned()))
+            }
         }
     }
 
@@ -199,7 +203,8 @@ impl VectorDef {
 
     /// This field of the search index and the others, in the order of its definition, each with the others.
     pub fn all_fields(&self) -> Vec<VectorDef> {
-        let bare = |def: &VectorDef| VectorDef { others: Vec::new(), place: 0, filters: Vec::new(), ..def.clone() };
+        let bare =
+            |def: &VectorDef| VectorDef { others: Vec::new(), place: 0, filters: Vec::new(), ..def.clone() };
         Self::all_of(&self.vector_fields().map(bare).collect::<Vec<_>>(), &self.filters)
     }
 
@@ -250,9 +255,13 @@ impl VectorDef {
         let (fields, s) = (fields.join(", "), if fields.len() == 1 { "" } else { "s" });
         Err(QueryError::bad_value(match path {
             Some(path) => {
-                format!("Path '{path}' needs to be indexed as vector: index {name} is one of the field{s} {fields}")
+                format!(
+                    "Path '{path}' needs to be indexed as vector: index {name} is one of the field{s} {fields}"
+                )
             }
-            None => format!("index {name} is one of the field{s} {fields}: the search needs the \"path\" of one of them"),
+            None => format!(
+                "index {name} is one of the field{s} {fields}: the search needs the \"path\" of one of them"
+            ),
         }))
     }
 
@@ -266,8 +275,12 @@ impl VectorDef {
 
     /// Whether the graphs of two definitions are the same, whatever other fields their search indexes have.
     pub fn is_same_graph(&self, other: &VectorDef) -> bool {
-        let bare = |def: &VectorDef| {
-            VectorDef { name: String::new(), others: Vec::new(), place: 0, filters: Vec::new(), ..def.clone() }
+        let bare = |def: &VectorDef| VectorDef {
+            name: String::new(),
+            others: Vec::new(),
+            place: 0,
+            filters: Vec::new(),
+            ..def.clone()
         };
         bare(self) == bare(other)
     }
@@ -551,12 +564,15 @@ mod tests {
             fields.iter().for_each(|field| all.push(field.clone()));
             rawdoc! { "type": "vectorSearch", "definition": { "fields": all } }
         };
-        let (a, b, c) =
-            (field("a", 3, "cosine", "scalar"), field("b.c", 4, "euclidean", "none"), field("d", 64, "cosine", "binary"));
+        let (a, b, c) = (
+            field("a", 3, "cosine", "scalar"),
+            field("b.c", 4, "euclidean", "none"),
+            field("d", 64, "cosine", "binary"),
+        );
         let whole = spec(&[a.clone(), rawdoc! { "type": "filter", "path": "year" }, b.clone(), c.clone()]);
         let all = VectorDef::all_from_spec(&whole).unwrap();
         assert_eq!(all.iter().map(|def| def.path.as_str()).collect::<Vec<_>>(), ["a", "b.c", "d"]);
-        assert!(VectorDef::from_spec(&whole).unwrap_err().message.contains("several"));
+        assert!(VectorDef::from_spec(&whole).unwrap_err().message.contains("one field"));
         for (place, def) in all.iter().enumerate() {
             assert_eq!((def.name.as_str(), def.place, def.others.len()), ("a_vectorSearch", place, 2));
             assert_eq!(def.filters, ["year"]);
@@ -572,7 +588,10 @@ mod tests {
                 assert_eq!(def.is_same_graph(other), def.path == other.path);
             }
         }
-        assert_eq!((all[1].dimensions, all[1].metric, all[1].quantization), (4, Metric::L2, Quantization::None));
+        assert_eq!(
+            (all[1].dimensions, all[1].metric, all[1].quantization),
+            (4, Metric::L2, Quantization::None)
+        );
         // One field less, or in another order, is another search index with the same graphs.
         for fewer in [spec(&[a.clone(), b.clone()]), spec(&[b.clone(), c, a])] {
             let mut fewer = VectorDef::all_from_spec(&fewer).unwrap();
@@ -596,7 +615,10 @@ mod tests {
             (rawdoc! { "type": "vectorSearch" }, "definition"),
             (rawdoc! { "type": "vectorSearch", "definition": {} }, "fields"),
             (rawdoc! { "type": "vectorSearch", "definition": { "fields": [] } }, "vector"),
-            (rawdoc! { "type": "vectorSearch", "definition": { "fields": [whole(), whole()] } }, "two of type"),
+            (
+                rawdoc! { "type": "vectorSearch", "definition": { "fields": [whole(), whole()] } },
+                "two of type",
+            ),
             (with("type", "text".into()), "text"),
             (with("path", "a..b".into()), "a..b"),
             (with("path", bson::Bson::Null), "path"),
