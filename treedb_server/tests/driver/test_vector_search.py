@@ -2,6 +2,7 @@
 import math
 import random
 import signal
+import subprocess
 import threading
 
 import pytest
@@ -10,7 +11,7 @@ from bson.objectid import ObjectId
 from pymongo.errors import ConnectionFailure, OperationFailure, WriteError
 from pymongo.operations import SearchIndexModel
 
-from server import Server
+from server import BIN, Server
 
 DIMENSIONS = 4
 
@@ -466,6 +467,30 @@ def test_validate_measures_recall_on_a_running_server(things):
             client.admin.command("killOp", op=op["opid"])
     measuring.join()
     assert len(killed) == 1
+
+
+def test_a_check_of_a_running_server_reports_its_collections_and_their_recall(tmp_path):
+    server = Server(tmp_path / "data")
+    with server.client() as client:
+        client.shop.things.insert_many([{"_id": n, "v": vector(n)} for n in range(1200)])
+        client.shop.things.create_search_index(model())
+        client.shop.create_collection("seen", viewOn="things")
+        client.other.plain.insert_one({"_id": 1})
+
+        def check(*flags):
+            return subprocess.run([BIN, "check", "--uri", server.uri, *flags], capture_output=True, text=True, timeout=60)
+
+        done = check("--recall=20")
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        assert "collection shop.things: 1,200 documents" in lines and "collection other.plain: 1 documents" in lines
+        assert "  index _id_: 1,200 entries, each agrees with its document" in lines
+        [measured] = [line for line in lines if "recall@10" in line]
+        assert measured.startswith("  index near of v: recall@10 ") and measured.endswith("with ef 110, 20 searches")
+        assert "no damage in the collections" in lines[-1] and "seen" not in done.stdout
+        assert "recall" not in check().stdout
+        assert check("--threads", "2").returncode == 2
+    server.stop()
 
 
 FIELDS = {

@@ -302,6 +302,21 @@ fn searches_use_the_index_as_it_was_until_all_new_fields_are_built() {
 }
 
 #[test]
+fn a_copy_that_is_made_during_an_update_has_the_index_as_it_was() {
+    let disk = SimDisk::new();
+    let (db, films) = films_on(&disk);
+    films.create_search_indexes(&[spec(&[title()])]).unwrap();
+    let new = definitions(&[title(), picture()]).remove(1);
+    db.edit(films.namespace(), false, None, |edit| add_empty(edit, &new)).unwrap().unwrap();
+    db.store().backup_to("/data/copy", |_| {}).unwrap();
+    let copy = Database::open_copy("/data/copy", options(&disk)).unwrap();
+    let films = copy.collection("shop.films").unwrap();
+    assert_eq!(paths(&films), ["title", "odd"]);
+    assert!(films.search_indexes().unwrap().unwrap()[0].ready);
+    copy.check().unwrap();
+}
+
+#[test]
 fn an_index_that_an_earlier_version_was_replacing_for_its_filters_is_there_once() {
     let (db, films) = films_on(&SimDisk::new());
     let without =
