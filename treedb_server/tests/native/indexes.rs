@@ -80,6 +80,7 @@ fn a_search_within_a_distance_finds_only_what_is_no_farther() {
         filter: &filter,
         projection: None,
         within: Some(2.0),
+        path: None,
     };
     for exact in [false, true] {
         search.exact = exact;

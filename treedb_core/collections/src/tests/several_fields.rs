@@ -337,6 +337,13 @@ fn statistics_count_the_fields_of_a_search_index_as_one() {
     films.vector_search(&by("picture.codes", &[1.0; 3])).unwrap();
     let uses = db.index_uses(10).unwrap();
     assert_eq!(uses.iter().map(|(_, name, _)| name.as_str()).collect::<Vec<_>>(), ["_id_", "near"]);
+    let stats = films.aggregate(&AggregateRequest::new([raw(&doc! { "$indexStats": {} })])).unwrap();
+    let stats: Vec<_> = stats.map(|one| Document::try_from(&*one.unwrap()).unwrap()).collect();
+    assert_eq!(stats.len(), 2);
+    let near = &stats[1];
+    assert!(near.get_document("accesses").unwrap().get_i64("ops").is_ok());
+    let key = near.get_document("key").unwrap();
+    assert_eq!(key, &doc! { "title": "vectorSearch", "picture.codes": "vectorSearch" });
     let stats = doc! { "$collStats": { "storageStats": {} } };
     let stats = films.aggregate(&AggregateRequest::new([raw(&stats)])).unwrap().next().unwrap().unwrap();
     let stats = Document::try_from(&*stats).unwrap();

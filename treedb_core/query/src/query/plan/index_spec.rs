@@ -181,7 +181,7 @@ mod tests {
             rawdoc! { "key": { "_id": 1 } },
             rawdoc! { "v": 2, "key": { "_id": 1.0 }, "name": "byId", "ns": "shop.films" },
         ] {
-            assert_eq!(new_definitions_of(&spec).unwrap(), [id.clone()]);
+            assert_eq!(new_definitions_of(&spec).unwrap(), std::slice::from_ref(&id));
         }
         for spec in [rawdoc! { "key": { "_id": "hashed" } }, rawdoc! { "key": { "_id": 1, "n": 1 } }] {
             assert!(!new_definitions_of(&spec).unwrap()[0].is_id(), "{spec:?}");
