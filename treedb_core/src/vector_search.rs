@@ -125,6 +125,28 @@ impl<'c, T> VectorSearch<'c, T> {
         VectorSearch { target, request, deferred: Deferred::default(), kind: PhantomData }
     }
 
+    /// Compares with the vectors of the field at `path`, which has to be said of an index of several.
+    ///
+    /// ```
+    /// # use treedb_core::{Database, bson::{Document, doc}};
+    /// # fn main() -> treedb_core::Result<()> {
+    /// # let db = Database::in_memory()?;
+    /// # let places = db.collection::<Document>("places");
+    /// places.create_search_index(doc! { "fields": [
+    ///     { "type": "vector", "path": "at", "numDimensions": 2, "similarity": "euclidean" },
+    ///     { "type": "vector", "path": "look", "numDimensions": 3, "similarity": "cosine" },
+    /// ] }).run()?;
+    /// places.insert_one(doc! { "_id": 1, "at": [5, 5], "look": [0.2, 0.1, 0.9] }).run()?;
+    /// let alike = places.vector_search("at_vectorSearch", [0.0, 0.0, 1.0], 1).path("look").run()?;
+    /// assert_eq!(alike[0].document.get_i32("_id")?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn path(mut self, path: impl Into<String>) -> Self {
+        self.request.path = Some(path.into());
+        self
+    }
+
     /// Among the documents that match `filter`. As many are found as match, up to the limit.
     pub fn filter(mut self, filter: impl IntoDocument) -> Self {
         self.request.filter = self.deferred.take(filter);
@@ -198,7 +220,7 @@ impl<'c, T> VectorSearch<'c, T> {
     ///
     /// # Errors
     /// `IndexNotFound`; `NamespaceNotFound`; `BadValue` for a vector that the index cannot compare, which says why, for a
-    /// limit of 0, for fewer candidates than the limit and for a distance that is not a number; [`Error::Bson`] if a document is
+    /// field that the index does not have, or none of several, for a limit of 0, for fewer candidates than the limit and for a distance that is not a number; [`Error::Bson`] if a document is
     /// no `T`.
     pub fn run(self) -> Result<Vec<Neighbor<T>>>
     where
@@ -279,6 +301,11 @@ pub struct VectorSearchMany<'c, T> {
 impl<'c, T> VectorSearchMany<'c, T> {
     pub(crate) fn new(search: VectorSearch<'c, T>, vectors: Vec<Vec<f32>>) -> Self {
         VectorSearchMany { search, vectors }
+    }
+
+    /// See [`VectorSearch::path`].
+    pub fn path(self, path: impl Into<String>) -> Self {
+        VectorSearchMany { search: self.search.path(path), ..self }
     }
 
     /// See [`VectorSearch::filter`].

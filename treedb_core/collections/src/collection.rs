@@ -268,10 +268,19 @@ impl Collection {
     /// # Errors
     /// `NamespaceNotFound`.
     pub fn recall(&self, searches: usize) -> Result<Vec<Recall>> {
+        self.recall_within(searches, None)
+    }
+
+    /// [`Self::recall`] with fewer searches, but not fewer than 10, if comparing them with all documents would multiply more elements of vectors
+    /// than `most_elements`: a core multiplies about 10,000,000,000 of them in a second.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`; `Interrupted`.
+    pub fn recall_within(&self, searches: usize, most_elements: Option<u64>) -> Result<Vec<Recall>> {
         let Some((reads, meta)) = self.snapshot()? else {
             return Err(Database::namespace_not_found(&self.namespace));
         };
-        recall(&View { reads: &reads, meta: &meta }, searches)
+        recall(&View { reads: &reads, meta: &meta }, searches, most_elements)
     }
 
     /// How many documents match, `skip` and `limit` of the request applied.

@@ -443,11 +443,19 @@ impl Database {
         let mut uses = Vec::new();
         for namespace in self.inner.catalog.list(&reads, "")? {
             let Some(meta) = self.inner.catalog.find(&reads, &namespace)? else { continue };
+            let before = uses.len();
             for index in &meta.indexes {
+                let (name, operations) = (index.def.name(), index.uses.operations());
+                // Fields of one search index, and one that is to take the place of another.
+                let mut own = uses.iter_mut().skip(before);
+                if let Some((.., sum)) = own.find(|(_, other, _): &&mut (_, String, u64)| other == name) {
+                    *sum += operations;
+                    continue;
+                }
                 if uses.len() == limit {
                     return Ok(uses);
                 }
-                uses.push((namespace.clone(), index.def.name().to_owned(), index.uses.operations()));
+                uses.push((namespace.clone(), name.to_owned(), operations));
             }
         }
         Ok(uses)

@@ -95,6 +95,8 @@ impl FindRequest {
 pub struct VectorSearchRequest {
     /// The name of the vector index.
     pub index: String,
+    /// The field, of an index of several; `None` for the only one.
+    pub path: Option<String>,
     /// The vector to compare with, with as many dimensions as the index has.
     pub vector: Vec<f32>,
     /// The most documents to return; at least 1.
@@ -118,8 +120,24 @@ impl VectorSearchRequest {
     /// The `limit` documents that are nearest to `vector` by this index.
     pub fn new(index: impl Into<String>, vector: Vec<f32>, limit: usize) -> Self {
         let (index, candidates, exact, within) = (index.into(), None, false, None);
-        let (filter, collation, projection) = (None, None, None);
-        VectorSearchRequest { index, vector, limit, candidates, exact, within, filter, collation, projection }
+        let (path, filter, collation, projection) = (None, None, None, None);
+        VectorSearchRequest {
+            index,
+            path,
+            vector,
+            limit,
+            candidates,
+            exact,
+            within,
+            filter,
+            collation,
+            projection,
+        }
+    }
+
+    /// Compares with the vectors of this field, of an index of several.
+    pub fn path(self, path: impl Into<String>) -> Self {
+        VectorSearchRequest { path: Some(path.into()), ..self }
     }
 
     /// Returns only documents that match `filter`.

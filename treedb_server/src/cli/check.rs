@@ -1,8 +1,8 @@
 //! `treedb check`.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -10,11 +10,11 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use treedb_collections::{Database, Recall};
 
-use super::key::KeyArgs;
+use super::dump::{Place, PlaceArgs};
 use super::progress::Progress;
-use super::{Failure, error_hints, target};
+use super::{Failure, check_server};
 
-/// Read everything in a directory and compare it with everything else
+/// Read everything in a directory, or the collections of a server, and compare it with everything else
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each page must be reachable from exactly one place and have its checksum; keys must be in order; every document must be
@@ -28,19 +28,20 @@ With --recall, the vectors of some documents, evenly spread over each vector ind
 compared with exact ones: recall@10 is the part of the ten nearest other documents that the index finds, with as many
 candidates (ef) as a search for them has by default. It is a measurement, not a fault, however low it is.
 
+With --uri a running server checks its collections, one after another, as the command validate does: documents and index entries, and with --recall the vector
+indexes, with fewer searches where they would take more than some seconds. Pages and the change log are checked in a directory only. The
+user needs the right to list and to validate the collections (the role dbAdminAnyDatabase has it).
+
 Prints what was checked. The exit status is 1 if anything is wrong, and the message says what and where.")]
 pub(super) struct Check {
-    /// The directory, which no server may have open
-    #[arg(long, value_name = "DIR")]
-    dir: PathBuf,
+    #[command(flatten)]
+    place: PlaceArgs,
     /// Measure the recall of vector indexes too, with so many searches in each
     #[arg(long, value_name = "SEARCHES", num_args = 0..=1, require_equals = true, default_missing_value = "100")]
     recall: Option<NonZeroU32>,
     /// Threads [default: as many as there are cores]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "uri")]
     threads: Option<NonZeroU32>,
-    #[command(flatten)]
-    key: KeyArgs,
 }
 
 /// The cores of this machine.
@@ -48,13 +49,28 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// What was measured of a field of an index.
+pub(super) fn write_recall(
+    out: &mut impl Write,
+    (index, path): (&str, &str),
+    recall: f64,
+    candidates: impl Display,
+    searches: impl Display,
+) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "  index {index} of {path}: recall@10 {recall:.4} with ef {candidates}, {searches} searches"
+    )
+}
+
 impl Check {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let dir = self.dir.display();
-        target::must_exist(&self.dir)?;
         let started = Instant::now();
-        let database = Database::open_with(&self.dir, self.key.options()?);
-        let database = database.map_err(|error| error_hints::directory(&self.dir, &error))?;
+        let database = match self.place.open(false)? {
+            Place::Directory(database) => database,
+            server @ Place::Server(_) => return check_server::check(server, self.recall),
+        };
+        let dir = self.place.dir().map(|dir| dir.display().to_string()).unwrap_or_default();
         let mut progress = Progress::of_entries("checked", 0);
         let mut checked = 0;
         let threads = self.threads.map_or_else(cores, |threads| threads.get() as usize);
@@ -83,11 +99,8 @@ impl Check {
                 )?;
             }
             for measured in self.measure(&database, &collection.namespace)? {
-                let Recall { index, searches, candidates, recall } = measured;
-                writeln!(
-                    out,
-                    "  index {index}: recall@10 {recall:.4} with ef {candidates}, {searches} searches"
-                )?;
+                let Recall { index, path, searches, candidates, recall } = measured;
+                write_recall(&mut out, (&index, &path), recall, candidates, searches)?;
             }
         }
         let store = &report.store;

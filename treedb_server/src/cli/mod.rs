@@ -2,6 +2,7 @@
 
 mod backup;
 mod check;
+mod check_server;
 mod compact;
 mod drivers;
 mod dump;

@@ -493,13 +493,24 @@ impl Session {
     }
 
     fn vector_search(&self, search: VectorSearch<'_>, out: &mut Vec<u8>) -> Done {
-        let VectorSearch { namespace, index, limit, candidates, exact, vector, filter, projection, within } =
-            search;
+        let VectorSearch {
+            namespace,
+            index,
+            limit,
+            candidates,
+            exact,
+            vector,
+            filter,
+            projection,
+            within,
+            path,
+        } = search;
         let request = VectorSearchRequest {
             candidates: match NearestQuery::at_most("candidates", candidates as usize)? {
                 0 => None,
                 candidates => Some(candidates),
             },
+            path: path.map(str::to_owned),
             exact,
             within,
             projection: projection.map(valid).transpose()?,

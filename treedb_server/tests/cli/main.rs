@@ -174,7 +174,7 @@ fn a_check_measures_the_recall_of_vector_indexes_if_it_is_asked_to() {
         let line = done
             .out
             .lines()
-            .find(|line| line.contains("index near: recall@10 "))
+            .find(|line| line.contains("index near of v: recall@10 "))
             .unwrap_or_else(|| panic!("{done:?}"));
         let (_, rest) = line.split_once("recall@10 ").unwrap();
         let (recall, rest) = rest.split_once(' ').unwrap();

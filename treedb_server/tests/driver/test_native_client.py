@@ -403,6 +403,16 @@ def test_indexes_and_nearest_vectors(films):
     near = films.indexes()[-1]
     assert near["name"] == "near" and near["latestDefinition"]["fields"][0]["similarity"] == "cosine"
     assert films.vector_search("near", [19.0, 1.0], limit=1)[0][2]["_id"] == 19
+    # An index of several fields needs the field of each search.
+    other = {"type": "vector", "path": "w", "numDimensions": 3, "similarity": "euclidean"}
+    films.insert_many([{"_id": "w", "w": [1.0, 2.0, 3.0]}])
+    films.update_search_index("near", {"fields": [*vectors["fields"], other]})
+    assert films.vector_search("near", [1.0, 2.0, 3.0], limit=1, path="w")[0][2]["_id"] == "w"
+    assert films.vector_search("near", [5.0, 1.0], limit=1, path="v", within=2.0)[0][2]["_id"] == 5
+    for wrong in ({}, {"path": "even"}):
+        with pytest.raises(ServerError) as refused:
+            films.vector_search("near", [5.0, 1.0], **wrong)
+        assert refused.value.code == 2
     with pytest.raises(ServerError) as refused:
         films.update_search_index("missing", vectors)
     assert refused.value.code == 27

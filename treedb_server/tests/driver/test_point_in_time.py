@@ -12,6 +12,7 @@ import time
 
 import bson
 import pymongo
+import pymongo.operations
 import pytest
 from bson import Binary, Int64, ObjectId
 from bson.timestamp import Timestamp
@@ -656,6 +657,64 @@ def test_a_rename_during_a_dump_with_its_oplog_is_told(tmp_path):
         assert done.returncode == 1 and "a collection was renamed during the dump" in done.stderr, done.stderr
     done = treedb("restore", tmp_path / "dump", "--dir", tmp_path / "to", "--oplog-replay")
     assert done.returncode == 1 and "this dump was interrupted" in done.stderr
+
+
+def near(*paths):
+    fields = [{"type": "vector", "path": path, "numDimensions": 2, "similarity": "euclidean"} for path in paths]
+    return {"fields": fields}
+
+
+def searchable(client):
+    """What is nearest by each field of each search index."""
+    found = {}
+    for name in sorted(client.d.list_collection_names()):
+        for index in client.d[name].list_search_indexes():
+            assert index["status"] == "READY"
+            for field in index["latestDefinition"]["fields"]:
+                stage = {"index": index["name"], "path": field["path"], "queryVector": [7.2, 0], "numCandidates": 20, "limit": 2}
+                found[name, index["name"], field["path"]] = [e["_id"] for e in client.d[name].aggregate([{"$vectorSearch": stage}])]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["backup", "dump"])
+def test_search_indexes_are_brought_forward_with_what_they_index(tmp_path, kind):
+    moments = []
+    with serving(tmp_path / "data", *SET) as (server, client):
+        def archive():
+            moments.append((now(), searchable(client)))
+            succeeds("archive", "--uri", server.uri, tmp_path / "archive")
+
+        model = lambda name, *paths: pymongo.operations.SearchIndexModel(near(*paths), name=name, type="vectorSearch")
+        client.d.c.insert_many([{"_id": i, "a": [i, 0], "b": [0, i]} for i in range(50)])
+        client.d.c.create_search_indexes([model("kept", "a"), model("changed", "a", "b"), model("dropped", "b")])
+        succeeds("archive", "--uri", server.uri, tmp_path / "archive")
+        if kind == "backup":
+            client.admin.command("backupTo", str(tmp_path / "copy"))
+        else:
+            succeeds("dump", "--uri", server.uri, "--oplog", tmp_path / "copy")
+        client.d.c.update_one({"_id": 40}, {"$set": {"a": [7, 0]}})
+        client.d.other.insert_many([{"_id": i, "a": [i, 3]} for i in range(20)])
+        client.d.other.create_search_index(model("new", "a"))
+        archive()
+        client.d.c.update_search_index("changed", near("b"))
+        client.d.c.drop_search_index("dropped")
+        client.d.other.rename("renamed")
+        archive()
+        client.d.c.update_search_index("changed", near("b", "a"))
+        client.d.renamed.drop_search_index("new")
+        client.d.c.insert_one({"_id": "late", "a": [7.2, 0], "b": [7, 7]})
+        archive()
+        # Others pass over them.
+        said = [entry for entry in client.local["oplog.rs"].find({"op": "n"}) if "msg" not in entry["o"]]
+        assert {next(iter(entry["o"])) for entry in said} == {"createSearchIndexes", "dropSearchIndex"}
+    assert [len(found) for _, found in moments] == [5, 3, 3]
+    for number, (moment, expected) in enumerate(moments):
+        to = tmp_path / f"to{number}"
+        flags = ("--oplog-replay",) if kind == "dump" else ()
+        succeeds("restore", tmp_path / "copy", "--dir", to, *flags, "--oplog-file", tmp_path / "archive", "--at", moment.isoformat())
+        succeeds("check", "--dir", to)
+        with serving(to) as (_, client):
+            assert searchable(client) == expected, number
 
 
 def test_a_dump_goes_on_with_an_archive(tmp_path):

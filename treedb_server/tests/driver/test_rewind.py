@@ -5,6 +5,7 @@ import subprocess
 import time
 
 import pymongo
+import pymongo.operations
 
 from server import BIN, Server
 
@@ -109,3 +110,62 @@ def test_a_moment_that_cannot_be_restored_is_refused_and_nothing_is_left(tmp_pat
     (tmp_path / "dump" / "shop" / "orders.bson").write_bytes(b"")
     done = treedb("restore", tmp_path / "dump", "--dir", to, "--at", "change:1")
     assert done.returncode == 1 and "--at is for backups" in done.stderr
+
+
+def near(*paths):
+    fields = [{"type": "vector", "path": path, "numDimensions": 2, "similarity": "euclidean"} for path in paths]
+    return {"fields": fields}
+
+
+def searchable(client):
+    """Names and paths of the search indexes of each collection, and what is nearest by each path."""
+    found = {}
+    for name in client.shop.list_collection_names():
+        for index in client.shop[name].list_search_indexes():
+            for field in index["latestDefinition"]["fields"]:
+                stage = {"index": index["name"], "path": field["path"], "queryVector": [7.2, 0], "numCandidates": 20, "limit": 2}
+                ids = [d["_id"] for d in client.shop[name].aggregate([{"$vectorSearch": stage}])]
+                found[name, index["name"], field["path"]] = ids
+    return found
+
+
+def test_search_indexes_come_back_as_they_were(tmp_path):
+    moments = []
+    with serving(tmp_path / "data", "--change-log", "on") as client:
+        shop = client.shop
+        with shop.watch(show_expanded_events=True) as stream:
+            shop.films.insert_many([{"_id": n, "a": [n, 0], "b": [0, n]} for n in range(50)])
+            shop.gone.insert_many([{"_id": n, "a": [n, 1]} for n in range(20)])
+            moments.append((now(), searchable(client)))
+            model = lambda name, *paths: pymongo.operations.SearchIndexModel(near(*paths), name=name, type="vectorSearch")
+            shop.films.create_search_indexes([model("one", "a"), model("two", "a", "b")])
+            shop.gone.create_search_index(model("one", "a"))
+            moments.append((now(), searchable(client)))
+            shop.films.update_search_index("one", near("b"))
+            shop.films.update_search_index("two", near("b"))
+            shop.films.update_one({"_id": 30}, {"$set": {"a": [7, 0]}})
+            moments.append((now(), searchable(client)))
+            shop.films.drop_search_index("two")
+            shop.films.create_search_index(model("three", "a"))
+            shop.drop_collection("gone")
+            moments.append((now(), searchable(client)))
+            # They are no events, as in MongoDB.
+            kinds = set()
+            while (event := stream.try_next()) is not None:
+                kinds.add(event["operationType"])
+            assert "drop" in kinds and not kinds & {"createIndexes", "dropIndexes"}, kinds
+        shop.films.drop_search_index("three")
+        client.admin.command("backupTo", str(tmp_path / "backup"))
+    assert [len(found) for _, found in moments] == [0, 4, 3, 2]
+    for number, (moment, expected) in enumerate(moments):
+        to = tmp_path / f"restored{number}"
+        done = treedb("restore", tmp_path / "backup", "--dir", to, "--at", moment.isoformat())
+        assert done.returncode == 0, done.stderr
+        assert treedb("check", "--dir", to).returncode == 0
+        with serving(to) as client:
+            assert searchable(client) == expected, number
+    # And back to before that, from a result.
+    done = treedb("restore", tmp_path / "restored3", "--dir", tmp_path / "again", "--at", moments[1][0].isoformat())
+    assert done.returncode == 0, done.stderr
+    with serving(tmp_path / "again") as client:
+        assert searchable(client) == moments[1][1]

@@ -2,6 +2,7 @@
 import math
 import random
 import signal
+import subprocess
 import threading
 
 import pytest
@@ -10,7 +11,7 @@ from bson.objectid import ObjectId
 from pymongo.errors import ConnectionFailure, OperationFailure, WriteError
 from pymongo.operations import SearchIndexModel
 
-from server import Server
+from server import BIN, Server
 
 DIMENSIONS = 4
 
@@ -433,3 +434,120 @@ def test_an_index_that_is_updated_is_used_as_it_was_and_ready_after_a_kill(tmp_p
         for found in things.aggregate([at, score]):
             assert found["score"] == pytest.approx(1 / (1 + distance([0.5] * 32, found["v"])), rel=1e-5)
     assert server.stop() == 0
+
+
+def test_validate_measures_recall_on_a_running_server(things):
+    db, client = things.database, things.database.client
+    report = db.command("validate", "things", recall=50)
+    [measured] = report["recall"]
+    assert report["valid"] and report["keysPerIndex"]["near"]
+    assert (measured["index"], measured["path"], measured["searches"]) == ("near", "v", 50)
+    assert 0.95 < measured["recall"] <= 1 and measured["numCandidates"] == 110
+    # Alone, and by default.
+    report = db.command("validate", "things", metadata=True, recall=True)
+    assert "nrecords" not in report and report["recall"][0]["searches"] == 100
+    assert "recall" not in db.command("validate", "things") and "recall" not in db.command("validate", "things", recall=False)
+    for wrong in (0, -1, 10_001):
+        assert "1 to 10000" in refused(2, db.command, "validate", "things", recall=wrong)[0]
+    db.empty.insert_one({"v": "no vector"})
+    assert db.command("validate", "empty", recall=5)["recall"] == []
+    # It ends when its time is up, and when it is killed.
+    db.large.insert_many([{"_id": n, "v": [math.sin(n * i) for i in range(64)]} for n in range(6000)])
+    db.large.create_search_index(model(dimensions=64))
+    refused(50, db.command, "validate", "large", metadata=True, recall=10_000, maxTimeMS=50)
+    killed = []
+
+    def measure():
+        killed.append(refused(11601, db.command, "validate", "large", metadata=True, recall=10_000))
+
+    measuring = threading.Thread(target=measure)
+    measuring.start()
+    while measuring.is_alive():
+        for op in client.admin.aggregate([{"$currentOp": {}}, {"$match": {"command.validate": "large"}}]):
+            client.admin.command("killOp", op=op["opid"])
+    measuring.join()
+    assert len(killed) == 1
+
+
+def test_a_check_of_a_running_server_reports_its_collections_and_their_recall(tmp_path):
+    server = Server(tmp_path / "data")
+    with server.client() as client:
+        client.shop.things.insert_many([{"_id": n, "v": vector(n)} for n in range(1200)])
+        client.shop.things.create_search_index(model())
+        client.shop.create_collection("seen", viewOn="things")
+        client.other.plain.insert_one({"_id": 1})
+
+        def check(*flags):
+            return subprocess.run([BIN, "check", "--uri", server.uri, *flags], capture_output=True, text=True, timeout=60)
+
+        done = check("--recall=20")
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        assert "collection shop.things: 1,200 documents" in lines and "collection other.plain: 1 documents" in lines
+        assert "  index _id_: 1,200 entries, each agrees with its document" in lines
+        [measured] = [line for line in lines if "recall@10" in line]
+        assert measured.startswith("  index near of v: recall@10 ") and measured.endswith("with ef 110, 20 searches")
+        assert "no damage in the collections" in lines[-1] and "seen" not in done.stdout
+        assert "recall" not in check().stdout
+        assert check("--threads", "2").returncode == 2
+    server.stop()
+
+
+FIELDS = {
+    "title": {"type": "vector", "path": "title", "numDimensions": 4, "similarity": "euclidean"},
+    "picture.codes": {"type": "vector", "path": "picture.codes", "numDimensions": 3, "similarity": "cosine", "quantization": "none"},
+    "sound": {"type": "vector", "path": "sound", "numDimensions": 64, "similarity": "dotProduct", "quantization": "binary"},
+}
+
+
+def fields(*paths):
+    return {"fields": [*(FIELDS[path] for path in paths), {"type": "filter", "path": "part"}]}
+
+
+def test_an_index_of_several_fields_is_searched_by_path_and_managed_as_one(db):
+    rng = random.Random(5)
+    db.films.insert_many([{"_id": n, "title": vector(n), "part": n % 10, "picture": {"codes": [1.0, n / 10, 2.0]},
+                           "sound": [rng.gauss(0, 1) for _ in range(64)]} for n in range(300)])
+    films = db.films
+    films.create_search_index(SearchIndexModel(fields("title", "picture.codes"), name="near", type="vectorSearch"))
+
+    def listed():
+        [index] = films.list_search_indexes("near")
+        assert index["status"] == "READY" and index["queryable"]
+        return index["id"], [field["path"] for field in index["latestDefinition"]["fields"]]
+
+    id, paths = listed()
+    assert paths == ["title", "picture.codes", "part"]
+    [definition] = [index["latestDefinition"]["fields"] for index in films.list_search_indexes()]
+    assert [(f.get("quantization"), f.get("similarity")) for f in definition[:2]] == [("scalar", "euclidean"), ("none", "cosine")]
+
+    def ids(path, at, **operand):
+        return [d["_id"] for d in films.aggregate([search(at, path=path, **operand)])]
+
+    assert ids("title", vector(40)) == nearest(vector(40), 3)
+    assert ids("title", vector(40), filter={"part": 3}) == nearest(vector(40), 3, lambda n: n % 10 == 3)
+    assert ids("picture.codes", [1.0, 7.0, 2.0]) == ids("picture.codes", [1.0, 7.0, 2.0], exact=True, numCandidates=None)
+    assert ids("picture.codes", [1.0, 7.0, 2.0])[0] == 70
+    for path in ("part", "picture", "sound"):
+        message, _ = refused(2, films.aggregate, [search(vector(1), path=path)])
+        assert f"Path '{path}' needs to be indexed as vector" in message
+    # One field more, one less, and one alone.
+    films.update_search_index("near", fields("sound", "title", "picture.codes"))
+    assert listed() == (id, ["sound", "title", "picture.codes", "part"])
+    sound = films.find_one(9)["sound"]
+    assert ids("sound", sound)[0] == 9
+    assert ids("title", vector(40)) == nearest(vector(40), 3)
+    films.update_search_index("near", fields("sound", "picture.codes"))
+    assert listed() == (id, ["sound", "picture.codes", "part"])
+    assert "indexed as vector" in refused(2, films.aggregate, [search(vector(1), path="title")])[0]
+    twice = SearchIndexModel(fields("title", "title"), name="twice", type="vectorSearch")
+    assert "'title'" in refused(67, films.create_search_index, twice)[0]
+    assert len(list(films.list_search_indexes())) == 1
+    # Counted as one.
+    report = db.command("validate", "films")
+    assert report["valid"] and sorted(report["keysPerIndex"]) == ["_id_", "near"]
+    stats = db.command("collStats", "films")
+    assert sorted(stats["indexSizes"]) == ["_id_", "near"] and stats["nindexes"] == 2
+    films.drop_search_index("near")
+    assert list(films.list_search_indexes()) == []
+    assert refused(27, films.aggregate, [search(sound, path="sound")])

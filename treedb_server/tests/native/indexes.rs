@@ -47,6 +47,7 @@ fn the_nearest_documents_are_found_with_distance_and_score() {
         filter: &filter,
         projection: None,
         within: None,
+        path: None,
     };
     assert_eq!(ids(&client.call(&search).unwrap()), [21, 19]);
     search.exact = true;
@@ -79,6 +80,7 @@ fn a_search_within_a_distance_finds_only_what_is_no_farther() {
         filter: &filter,
         projection: None,
         within: Some(2.0),
+        path: None,
     };
     for exact in [false, true] {
         search.exact = exact;

@@ -6,7 +6,7 @@ use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_query::doc::Collation;
 use treedb_query::error::Result;
 use treedb_query::index::Definition;
-use treedb_query::query::new_definition_of;
+use treedb_query::query::new_definitions_of;
 
 /// An index to create: the specification that `createIndexes` takes.
 ///
@@ -101,20 +101,28 @@ impl IndexSpec {
     /// # Errors
     /// If the specification is not valid.
     pub fn index_name(&self) -> Result<String> {
-        Ok(new_definition_of(&self.spec)?.name().to_owned())
+        Ok(new_definitions_of(&self.spec)?.first().map(Definition::name).unwrap_or_default().to_owned())
     }
 
-    /// The checked definition for a collection whose default is `collation`, which an index without a collation of its own
-    /// inherits.
-    pub(crate) fn definition(&self, collation: &Collation) -> Result<Definition> {
+    /// The checked definitions for a collection whose default is `collation`, which an index without a collation of its own
+    /// inherits: several of a search index with several fields of vectors, otherwise one.
+    pub(crate) fn definitions(&self, collation: &Collation) -> Result<Vec<Definition>> {
         match collation.document() {
             Some(own) if self.spec.get("collation")?.is_none() => {
                 let mut spec = self.spec.clone();
                 spec.append(cstr!("collation"), own);
-                new_definition_of(&spec)
+                new_definitions_of(&spec)
             }
-            _ => new_definition_of(&self.spec),
+            _ => new_definitions_of(&self.spec),
         }
+    }
+
+    /// The only one of these definitions.
+    #[cfg(test)]
+    pub(crate) fn definition(&self, collation: &Collation) -> Result<Definition> {
+        let mut all = self.definitions(collation)?;
+        assert_eq!(all.len(), 1);
+        Ok(all.remove(0))
     }
 }
 

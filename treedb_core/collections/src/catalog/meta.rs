@@ -16,9 +16,10 @@
 //! clustered or a time series ([`super::special`]); 9 if a vector index has elements of less than 4 bytes (`elements` of its field); 10 if there
 //! is a `2dsphere` or `2d` index; 11 if an index has `background`; 12 if the `quantization` of a vector index is `binary`, `bits2` or `bits4`;
 //! 13 if the codes of one are about a centre (`centred`, see `index/vector/record`); 14 if the links of one, under inner product, are chosen by
-//! distances (`reaching`). The options of an index have the names
+//! distances (`reaching`); 15 if there is a search index with several fields of vectors. The options of an index have the names
 //! that `createIndexes` gives them (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `background`, `collation`,
 //! `wildcardProjection`). A vector index has `type` and `definition`, as `createSearchIndexes` gives them, instead of `key` and options.
+//! A search index with several fields of vectors is as many entries of its name, each with the whole `definition` and with the `path` of its field.
 //!
 //! `sort_keys` is the version of the sort keys in an index with a collation (`KEY_VERSION` in
 //! `treedb_query::doc::collation`), 1 if missing. An index with sort keys of another version than the program's is rebuilt
@@ -30,7 +31,8 @@
 //! have all 8).
 //!
 //! `building` is present while an index is being built: the least row id that the build has not read yet. Such an index is
-//! maintained by every write and used by no query. While it is 0, a vector index may have a second table ([`new_index_table`]), which is
+//! maintained by every write and used by no query. -1 says that it has read all rows, and waits for the other fields of its search
+//! index ([`BUILT`]): they become ready together. While it is 0, a vector index may have a second table ([`new_index_table`]), which is
 //! to take the place of the first when it is complete; a build that is resumed drops it.
 
 use std::sync::Arc;
@@ -81,6 +83,10 @@ const VERSION_FEW_BITS: i32 = 12;
 const VERSION_CENTRED: i32 = 13;
 /// Version of an entry with a vector index whose links are chosen beside its centre by distances, under inner product.
 const VERSION_REACHING: i32 = 14;
+/// Version of an entry with a search index that has several fields of vectors.
+const VERSION_FIELDS: i32 = 15;
+/// The row id up to which the build of a field of a search index has read when it waits for those of the others.
+pub(crate) const BUILT: u64 = u64::MAX;
 /// Version of the sort keys of an index that names none.
 const FIRST_SORT_KEYS: i32 = 1;
 
@@ -232,6 +238,7 @@ impl Meta {
         let is_plain = |index: &IndexMeta| index.def.as_ordered().is_some_and(|def| def.options == plain);
         let vector = self.indexes.iter().any(|index| index.def.as_vector().is_some());
         let version = match self.indexes.iter().all(is_plain) {
+            _ if self.indexes.iter().any(IndexMeta::has_other_fields) => VERSION_FIELDS,
             _ if self.indexes.iter().any(|index| index.flags.reaching) => VERSION_REACHING,
             _ if self.indexes.iter().any(|index| index.flags.centred) => VERSION_CENTRED,
             _ if self.indexes.iter().any(IndexMeta::has_few_bits) => VERSION_FEW_BITS,
@@ -282,7 +289,7 @@ impl Meta {
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
         let shapes = entry.get_binary_generic("shapes").ok();
         let row_format = match format
-            .filter(|_| matches!(v, Some(VERSION..=VERSION_REACHING)))
+            .filter(|_| matches!(v, Some(VERSION..=VERSION_FIELDS)))
             .and_then(Rows::decoder)
         {
             Some(read) => read(shapes.map_or(&[], Vec::as_slice)).ok_or_else(|| damaged("shapes"))?,
@@ -395,6 +402,9 @@ impl IndexMeta {
         let mut entry = doc! { "id": self.id };
         entry.extend(Document::try_from(self.def.spec())?);
         entry.remove("v");
+        if let Some(def) = self.def.as_vector().filter(|_| self.has_other_fields()) {
+            entry.insert("path", def.path.as_str());
+        }
         if self.def.is_id() {
             // It is an option of the collection.
             entry.remove("expireAfterSeconds");
@@ -422,9 +432,19 @@ impl IndexMeta {
         Ok(entry)
     }
 
+    /// True for a field of the search index of this name.
+    pub(crate) fn is_of_search_index(&self, name: &str) -> bool {
+        self.def.as_vector().is_some_and(|def| def.name == name)
+    }
+
     /// True for a vector index that has documents with several vectors.
     fn has_several(&self) -> bool {
         self.def.as_vector().is_some_and(|def| !def.one_vector)
+    }
+
+    /// True for one of several fields of a search index.
+    fn has_other_fields(&self) -> bool {
+        self.def.as_vector().is_some_and(|def| !def.others.is_empty())
     }
 
     /// True for a vector index whose elements take less than 4 bytes.

@@ -30,12 +30,12 @@ impl SearchIndex {
         let mut all: Vec<SearchIndex> = Vec::new();
         for (index, def) in vectors {
             let ready = index.building.is_none();
-            // Of two with one name the later one is being built to replace the other.
+            // Of two with one name the later one is another field of it, or is being built to replace it.
             match all.iter_mut().find(|listed| listed.name == def.name) {
                 Some(listed) => {
-                    listed.ready = ready;
+                    listed.ready &= ready;
                     listed.queryable |= ready;
-                    listed.spec = def.spec();
+                    listed.spec = if ready { listed.spec.clone() } else { def.spec() };
                 }
                 None => all.push(SearchIndex {
                     id: id_of(meta, &def.name),

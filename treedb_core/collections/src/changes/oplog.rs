@@ -5,7 +5,7 @@
 //! | `i`, `d` | the document, its `_id` |
 //! | `u` | the new document, if the whole was replaced; otherwise `{ $v: 2, diff: .. }`: see `document_diff` |
 //! | `c` | `create`, `drop`, `dropDatabase`, `renameCollection`, `createIndexes`, `dropIndexes`, `collMod`, `convertToCapped` |
-//! | `n` | the beginning of the log, as long as nothing has been removed from it |
+//! | `n` | the beginning of the log, as long as nothing has been removed from it; `createSearchIndexes` and `dropSearchIndex`, for `treedb restore` |
 //!
 //! A transaction's changes are entries of their own. `ts` is the `clusterTime` of the change's event in a change stream.
 
@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use bson::raw::cstr;
-use bson::{Document, RawDocument, RawDocumentBuf, Timestamp, rawdoc};
+use bson::{Document, RawArrayBuf, RawDocument, RawDocumentBuf, Timestamp, rawdoc};
 
 use treedb_query::access::Direction;
 use treedb_query::aggregate::DocumentStream;
@@ -472,8 +472,14 @@ fn entry(
         }
         Operation::Defined(defined, description) => {
             let name = own()?;
-            let command = defined_by(*defined, &name, &Document::try_from(&*document(description)?)?)?;
-            ("c", database(&name), command, None)
+            match change.operation.search_index() {
+                Some(index) => ("n", database(&name), search_index(*defined, &name, index)?, None),
+                None => {
+                    let command =
+                        defined_by(*defined, &name, &Document::try_from(&*document(description)?)?)?;
+                    ("c", database(&name), command, None)
+                }
+            }
         }
     };
     let mut entry = rawdoc! { "op": op, "ns": ns };
@@ -485,6 +491,19 @@ fn entry(
         entry.append(cstr!("o2"), o2);
     }
     Ok(with_time(entry, head.time, change.seq))
+}
+
+/// The command that has created or dropped a search index. MongoDB has none in its oplog, so that the entry is one that other programs pass over.
+fn search_index(defined: Defined, name: &Namespace, index: &RawDocument) -> Result<RawDocumentBuf> {
+    let own = index.get_str("name").map_err(|_| damaged("the name of a search index"))?;
+    Ok(match defined {
+        Defined::DropIndexes => rawdoc! { "dropSearchIndex": name.collection(), "name": own },
+        _ => {
+            let mut indexes = RawArrayBuf::new();
+            indexes.push(index.to_owned());
+            rawdoc! { "createSearchIndexes": name.collection(), "indexes": indexes }
+        }
+    })
 }
 
 /// The command that has changed a definition.

@@ -3,6 +3,7 @@
 use bson::{RawDocument, RawDocumentBuf};
 
 use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::vector::VectorDef;
 
 /// Version of the record's bytes.
 const VERSION: u8 = 1;
@@ -103,6 +104,16 @@ impl Defined {
 }
 
 impl Operation<'_> {
+    /// The definition of the search index that was created or dropped. An index that was changed was dropped and created.
+    pub(crate) fn search_index(&self) -> Option<&RawDocument> {
+        let Operation::Defined(Defined::CreateIndexes | Defined::DropIndexes, description) = self else {
+            return None;
+        };
+        let indexes = RawDocument::from_bytes(description).ok()?.get_array("indexes").ok()?;
+        let first = indexes.into_iter().next()?.ok()?.as_document()?;
+        VectorDef::is_specified_by(first).then_some(first)
+    }
+
     /// True if the change is in the row history.
     pub(crate) fn is_in_row_history(&self) -> bool {
         matches!(self, Operation::Update(_) | Operation::Replace(_) | Operation::Delete(_))

@@ -18,7 +18,7 @@ use super::as_of::{find_log, resolve_as_of, snapshot_too_old};
 use super::dropped_collections::{CollectionsById, RetainedRows};
 use super::log::Log;
 use super::since::{ChangedRows, LIMITS, Past, Since, indexes_at};
-use crate::catalog::meta::Meta;
+use crate::catalog::meta::{IndexMeta, Meta};
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
 use crate::{Collection, IndexSpec};
@@ -56,8 +56,7 @@ impl Database {
     /// write meanwhile. A rewind that was interrupted leaves a mixture, and has to be repeated before the changes since are too old to be kept. It
     /// is recorded as other writes are, as far as the limits of the change log allow, so that another one can undo it.
     ///
-    /// Views and users are not undone, nor are changed options and what was done to vector indexes. [`Rewound::notes`] says which collections
-    /// have other options, limits or fewer indexes than they had. `progress` is called with the number of documents written, and of all that are
+    /// Views and users are not undone, nor are changed options. [`Rewound::notes`] says which collections have other options, limits or fewer indexes than they had. `progress` is called with the number of documents written, and of all that are
     /// to be.
     ///
     /// # Errors
@@ -109,7 +108,7 @@ impl Rewind<'_> {
             if !now.is_recorded() || self.since.created.contains(&meta.id) {
                 continue;
             }
-            let mut indexes = ordered(&meta)?;
+            let mut indexes = definitions(&meta)?;
             self.since.undo_indexes(meta.id, &mut indexes);
             let name = earlier.get(&meta.id).unwrap_or(&now).clone();
             targets.push(Target { id: meta.id, meta, name, now: Some(now), indexes });
@@ -133,12 +132,7 @@ impl Rewind<'_> {
         }
         for target in &mut targets {
             target.indexes.remove("_id_");
-            for def in target.indexes.values_mut() {
-                // It would inherit that of the collection.
-                if !def.contains_key("collation") {
-                    def.insert("collation", bson::doc! { "locale": "simple" });
-                }
-            }
+            target.indexes.values_mut().for_each(say_collation);
             if self.db.inner.catalog.view(reads, &target.name)?.is_some() {
                 let why = format!(
                     "a view has the name of the collection {}: drop it or rename it first",
@@ -218,7 +212,7 @@ impl Rewind<'_> {
 
     /// Drops the indexes that the collection did not have, before its rows come back.
     fn drop_indexes(&self, target: &Target, collection: &Collection) -> Result<()> {
-        for (name, def) in ordered(&target.meta)? {
+        for (name, def) in definitions(&target.meta)? {
             if name != "_id_" && !target.indexes.get(&name).is_some_and(|had| is_same(had, &def)) {
                 collection.drop_index(&name)?;
             }
@@ -250,9 +244,6 @@ impl Rewind<'_> {
         let mut options = target.meta.options.clone();
         if self.since.has_other_limits(target.id) {
             LIMITS.iter().for_each(|name| drop(options.remove(*name)));
-        }
-        if target.meta.vector_tables().next().is_some() {
-            self.done.notes.push(format!("{} was made again: create its vector indexes again", target.name));
         }
         self.db.drop_collection(target.name.as_str())?;
         self.db.create_collection(target.name.as_str(), options)?;
@@ -361,17 +352,23 @@ fn late(reads: &ReadTxn, log: &Log, at: AsOf) -> Result<Vec<String>> {
     })
 }
 
-/// The definitions of the indexes of a collection that are not of vectors, by name, each with its collation.
-fn ordered(meta: &Meta) -> Result<BTreeMap<String, Document>> {
+/// The definitions of the indexes of a collection by name, each with its collation: of search indexes those that are ready.
+fn definitions(meta: &Meta) -> Result<BTreeMap<String, Document>> {
     let mut found = BTreeMap::new();
-    for index in meta.indexes.iter().filter(|index| index.def.as_ordered().is_some()) {
+    let is_recorded = |index: &&IndexMeta| index.def.as_ordered().is_some() || index.building.is_none();
+    for index in meta.indexes.iter().filter(is_recorded) {
         let mut def = Document::try_from(index.def.spec())?;
-        if !def.contains_key("collation") {
-            def.insert("collation", bson::doc! { "locale": "simple" });
-        }
+        say_collation(&mut def);
         found.insert(index.def.name().to_owned(), def);
     }
     Ok(found)
+}
+
+/// Gives the definition of an index that has no collation the simple one: it would inherit that of the collection.
+fn say_collation(def: &mut Document) {
+    if def.contains_key("key") && !def.contains_key("collation") {
+        def.insert("collation", bson::doc! { "locale": "simple" });
+    }
 }
 
 /// Whether two definitions are of the same index. Some options can be changed while it is there, and one only shows in lists.

@@ -390,6 +390,8 @@ impl ChangeStream {
                         }
                         (Operation::DropDatabase(dropped), ..) => Some(Namespace::new(dropped, "all")?),
                         (Operation::Defined(..), ..) if !builder.expanded => None,
+                        // They are no events in MongoDB.
+                        (operation, ..) if operation.search_index().is_some() => None,
                         (_, namespace, _) => namespace.clone(),
                     };
                     if let Some(namespace) = namespace_of_event {

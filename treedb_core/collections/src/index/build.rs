@@ -7,10 +7,12 @@
 use std::sync::{Arc, Mutex};
 
 use treedb_query::error::Result;
+use treedb_query::index::Definition;
+use treedb_query::index::vector::VectorDef;
 use treedb_query::query::interrupt;
 use treedb_storage::{Durability, ReadTxn};
 
-use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, drop_index_tables};
+use crate::catalog::meta::{BUILT, IndexFlags, IndexMeta, Meta, drop_index_tables};
 use crate::catalog::namespace::Namespace;
 use crate::changes::Defined;
 use crate::database::Database;
@@ -69,26 +71,85 @@ impl Edit<'_> {
     /// that their entries require.
     pub(crate) fn finish_slice(&mut self, index: usize, flags: IndexFlags, next: Option<u64>) -> Result<()> {
         let meta = Arc::make_mut(&mut self.meta);
-        if let Some(target) = meta.indexes.get_mut(index) {
-            target.flags = target.flags.union(flags);
-            target.building = next;
-            let (id, def) = (target.id, target.def.clone());
-            // One that was rebuilt has not been created now.
-            let is_new = meta.indexes.iter().all(|other| other.id == id || other.def.name() != def.name());
-            if next.is_none() && is_new {
-                self.record_index(Defined::CreateIndexes, &def)?;
+        let Some(target) = meta.indexes.get_mut(index) else { return Ok(()) };
+        target.flags = target.flags.union(flags);
+        target.building = next.or(Some(BUILT));
+        let def = target.def.clone();
+        match (next, def) {
+            (Some(_), _) => {}
+            (None, Definition::Vector(def)) => return self.finish_search_index(&def),
+            (None, def) => self.finish_ordered(index, &def)?,
+        }
+        let meta = Arc::make_mut(&mut self.meta);
+        meta.sort_indexes();
+        self.catalog.write(self.txn, meta)
+    }
+
+    /// Makes an ordered index ready, which has been built.
+    fn finish_ordered(&mut self, index: usize, def: &Definition) -> Result<()> {
+        let meta = Arc::make_mut(&mut self.meta);
+        let Some(target) = meta.indexes.get_mut(index) else { return Ok(()) };
+        target.building = None;
+        let id = target.id;
+        // One that was rebuilt has not been created now.
+        if meta.indexes.iter().all(|other| other.id == id || other.def.name() != def.name()) {
+            self.record_index(Defined::CreateIndexes, def)?;
+        }
+        // An index that replaces another one does so in the transaction that makes it ready. Where collation keys have another version
+        // there is more to be changed with it.
+        self.remove_indexes(|other| other.def.name() == def.name() && other.id < id && !other.is_outdated())?;
+        Ok(())
+    }
+
+    /// Makes a search index ready, if all of its fields that have to be built are: those of `def`. It takes the place of the one that there was, of which
+    /// the fields stay that have the same graph.
+    pub(crate) fn finish_search_index(&mut self, def: &VectorDef) -> Result<()> {
+        let meta = Arc::make_mut(&mut self.meta);
+        let mut own = meta.indexes.iter().filter(|index| index.is_of_search_index(&def.name));
+        if own.all(|index| matches!(index.building, None | Some(BUILT))) {
+            let is_built =
+                |index: &IndexMeta| index.is_of_search_index(&def.name) && index.building.is_some();
+            let built: Vec<i64> =
+                meta.indexes.iter().filter(|index| is_built(index)).map(|index| index.id).collect();
+            let mut fields = def.all_fields();
+            fields.retain(|field| {
+                let mut built = meta.indexes.iter().filter(|index| is_built(index));
+                built.all(|index| index.def.as_vector().is_none_or(|built| built.path != field.path))
+            });
+            let (mut removed, mut before) = (Vec::new(), None);
+            for index in meta.indexes.iter_mut().filter(|index| index.is_of_search_index(&def.name)) {
+                let (id, Some(own)) = (index.id, index.def.as_vector_mut()) else { continue };
+                if built.contains(&id) {
+                    index.building = None;
+                    continue;
+                }
+                before = Some(own.clone());
+                match fields.iter().find(|field| field.is_same_graph(own)) {
+                    Some(field) => *own = field.clone(),
+                    None => removed.push(id),
+                }
             }
-            // An index that replaces another one does so in the transaction that makes it ready. Where collation keys have another version
-            // there is more to be changed with it.
-            if next.is_none() {
-                self.remove_indexes(|other| {
-                    other.def.name() == def.name() && other.id < id && !other.is_outdated()
-                })?;
+            self.remove_indexes(|index| removed.contains(&index.id))?;
+            // One that was built anew has not been changed now.
+            if before.as_ref().is_none_or(|before| before.spec() != def.spec()) {
+                if let Some(before) = before {
+                    self.record_index(Defined::DropIndexes, &Definition::Vector(before))?;
+                }
+                self.record_index(Defined::CreateIndexes, &Definition::Vector(def.clone()))?;
             }
         }
         let meta = Arc::make_mut(&mut self.meta);
         meta.sort_indexes();
         self.catalog.write(self.txn, meta)
+    }
+
+    /// Records that the ready search index of this name is dropped, if there is one.
+    pub(crate) fn record_dropped_search_index(&mut self, name: &str) -> Result<()> {
+        let mut own = self.meta.indexes.iter().filter(|index| index.is_of_search_index(name));
+        match own.find(|index| index.building.is_none()).map(|index| index.def.clone()) {
+            Some(def) => self.record_index(Defined::DropIndexes, &def),
+            None => Ok(()),
+        }
     }
 
     /// Removes every index that is meant and its entries. False if there is none.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use treedb_query::error::Result;
 
+use crate::catalog::meta::BUILT;
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
 use crate::index::{BuildSlice, IndexKind, Progress, building, by_kind};
@@ -23,7 +24,8 @@ pub(crate) fn advance(
     let meta = meta.ok_or_else(|| Database::namespace_not_found(namespace))?;
     let (index, from) = match building(&meta, id) {
         None => return Ok(Progress::Dropped),
-        Some((_, None)) => return Ok(Progress::Ready),
+        // It waits for other fields of its search index, or is ready.
+        Some((_, None | Some(BUILT))) => return Ok(Progress::Ready),
         Some((index, Some(from))) => (index, from),
     };
     let Some(def) = meta.indexes.get(index).map(|index| index.def.clone()) else {

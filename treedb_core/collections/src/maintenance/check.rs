@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source};
 use treedb_query::doc;
 use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::Definition;
 use treedb_query::query::interrupt::InterruptTick;
 use treedb_storage::{ReadTxn, Reads, SharedReadTxn, tasks};
 
@@ -30,7 +31,7 @@ pub struct CollectionCheck {
     pub namespace: String,
     /// The number of rows, each decoded and validated.
     pub rows: u64,
-    /// The name of each index, and the number of its entries, each compared with its row.
+    /// The name of each index, and the number of its entries, each compared with its row: of all fields of a search index together.
     pub indexes: Vec<(String, u64)>,
 }
 
@@ -113,7 +114,7 @@ impl Check<'_> {
         let mut found = Vec::new();
         let mut task = tasks.iter().peekable();
         for (collection, (meta, rows)) in metas.iter().zip(&rows).enumerate() {
-            let mut indexes = Vec::new();
+            let mut indexes: Vec<(String, u64)> = Vec::new();
             for (number, (index, required)) in meta.indexes.iter().zip(&rows.required).enumerate() {
                 let mut entries = 0;
                 while task.next_if(|task| task.collection == collection && task.index == number).is_some() {
@@ -121,8 +122,12 @@ impl Check<'_> {
                     entries += counted.next().transpose()?.unwrap_or_default();
                 }
                 by_kind!(&index.def, kind => kind.check_count(index, entries, required))
-                    .map_err(|mismatch| inconsistent(meta, index.def.name(), mismatch))?;
-                indexes.push((index.def.name().to_owned(), entries));
+                    .map_err(|mismatch| inconsistent(meta, &index.def, mismatch))?;
+                match indexes.iter_mut().find(|(name, _)| name == index.def.name()) {
+                    // Another field of a search index, or one that is to take the place of another.
+                    Some((_, sum)) => *sum += entries,
+                    None => indexes.push((index.def.name().to_owned(), entries)),
+                }
             }
             found.push(CollectionCheck { namespace: meta.namespace.to_string(), rows: rows.rows, indexes });
         }
@@ -199,7 +204,7 @@ impl Check<'_> {
             doc::validate(document.as_bytes())?;
             for (index, required) in meta.indexes.iter().zip(&mut required) {
                 by_kind!(&index.def, kind => kind.check_row(&view, index, row, document, required))
-                    .map_err(|mismatch| inconsistent(meta, index.def.name(), mismatch))?;
+                    .map_err(|mismatch| inconsistent(meta, &index.def, mismatch))?;
             }
             Ok(Flow::Continue(()))
         })?;
@@ -217,7 +222,7 @@ impl Check<'_> {
         };
         let view = View { reads, meta };
         let entries = by_kind!(&index.def, kind => kind.check_entries(&view, index, &task.keys, required))
-            .map_err(|mismatch| inconsistent(meta, index.def.name(), mismatch))?;
+            .map_err(|mismatch| inconsistent(meta, &index.def, mismatch))?;
         self.advance(entries);
         Ok(entries)
     }
@@ -238,11 +243,11 @@ impl Check<'_> {
     }
 }
 
-fn inconsistent(meta: &Meta, name: &str, mismatch: Mismatch) -> QueryError {
+fn inconsistent(meta: &Meta, def: &Definition, mismatch: Mismatch) -> QueryError {
     match mismatch {
         Mismatch::Found(what) => QueryError::new(
             ErrorCode::InternalError,
-            format!("{}: index {name} {what}; restore from a backup", meta.namespace),
+            format!("{}: index {} {what}; restore from a backup", meta.namespace, def.shown_name()),
         ),
         Mismatch::Failed(error) => error,
     }

@@ -93,9 +93,15 @@ impl Database {
         let meta_in = |reads: &ReadTxn| self.inner.catalog.find(reads, namespace);
         let meta: Option<Arc<Meta>> = meta_in(&self.inner.store.begin_read()?)?;
         let index = meta.as_ref().and_then(|meta| meta.indexes.iter().find(|index| index.id == id));
-        let Some(index) = index.filter(|index| is_ready(index)) else { return Ok(()) };
+        let (Some(meta), Some(index)) = (&meta, index.filter(|index| is_ready(index))) else { return Ok(()) };
         self.inner.image_writer.start(self);
         let (images, goes_on) = (self.inner.catalog.images(), || interrupt::check().is_ok());
-        images.write_without_room(&self.inner.store, &meta_in, (index.table.id(), true), &goes_on)
+        // The fields of a search index are ready when the last of them is.
+        for field in
+            meta.indexes.iter().filter(|other| other.def.name() == index.def.name() && is_ready(other))
+        {
+            images.write_without_room(&self.inner.store, &meta_in, (field.table.id(), true), &goes_on)?;
+        }
+        Ok(())
     }
 }

@@ -119,7 +119,8 @@ pub(crate) fn create(
     on_progress: &mut dyn FnMut(&IndexBuild),
 ) -> Result<IndexesCreated> {
     let definitions = |collation: &Collation| {
-        specs.iter().map(|spec| spec.definition(collation)).collect::<Result<Vec<_>>>()
+        let all = specs.iter().map(|spec| spec.definitions(collation)).collect::<Result<Vec<_>>>();
+        all.map(|all| all.concat())
     };
     // Invalid specifications are refused before anything is locked.
     let defs = definitions(&Collation::Simple)?;
@@ -140,18 +141,7 @@ pub(crate) fn create(
             Ok((before, new))
         })?
         .unwrap_or_default();
-    for (at, (id, name)) in new.iter().enumerate() {
-        if let Err(error) = build(db, namespace, *id, name, on_progress) {
-            // The indexes after it have not been started and are removed as well.
-            db.edit(namespace, false, None, |edit| {
-                for (id, _) in new.iter().skip(at) {
-                    edit.remove_indexes(|index| index.id == *id && index.building.is_some())?;
-                }
-                Ok(())
-            })?;
-            return Err(error);
-        }
-    }
+    build_all(db, namespace, &new, on_progress)?;
     if defs.iter().any(expires) {
         db.inner.ttl_monitor.start(db);
     }
@@ -252,6 +242,29 @@ pub(crate) fn build(
     }
 }
 
+/// [Builds](build) indexes, which are given by id and name, one after another. If one fails, all of them that are not ready are removed.
+///
+/// # Errors
+/// Those of [`build`].
+pub(crate) fn build_all(
+    db: &Database,
+    namespace: &Namespace,
+    new: &[(i64, String)],
+    on_progress: &mut dyn FnMut(&IndexBuild),
+) -> Result<()> {
+    for (id, name) in new {
+        if let Err(error) = build(db, namespace, *id, name, on_progress) {
+            // Those after it have not been started, and other fields of a search index are of no use without it.
+            let is_new = |index: &IndexMeta| new.iter().any(|(id, _)| index.id == *id);
+            db.edit(namespace, false, None, |edit| {
+                edit.remove_indexes(|index| is_new(index) && index.building.is_some())
+            })?;
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
 /// Resumes the builds that a crash has interrupted. An index that cannot be built is dropped: its creation was never
 /// acknowledged.
 pub(crate) fn resume_all(db: &Database) -> Result<()> {
@@ -268,7 +281,11 @@ pub(crate) fn resume_all(db: &Database) -> Result<()> {
     for (namespace, id, name) in unfinished {
         match build(db, &namespace, id, &name, &mut |_| {}) {
             Err(error) if error.source.is_none() => {
-                db.edit(&namespace, false, None, |edit| edit.remove_indexes(|index| index.id == id))?;
+                // With the other fields, if it is one of a search index.
+                let is_it = |index: &IndexMeta| {
+                    index.id == id || index.is_of_search_index(&name) && index.building.is_some()
+                };
+                db.edit(&namespace, false, None, |edit| edit.remove_indexes(is_it))?;
             }
             done => done?,
         }
@@ -276,8 +293,8 @@ pub(crate) fn resume_all(db: &Database) -> Result<()> {
     Ok(())
 }
 
-/// Drops the indexes that were being built and would be recorded as created when they are ready. Those that are not recorded, of vectors, and those
-/// that are built anew beside one of the same name, are left to be [resumed](resume_all).
+/// Drops the indexes that were being built and would be recorded as created, or as changed, when they are ready. Ordered ones that are built anew
+/// beside one of the same name are left to be [resumed](resume_all).
 pub(crate) fn drop_unfinished(db: &Database) -> Result<()> {
     let reads = db.inner.store.begin_read()?;
     let mut unfinished = Vec::new();
@@ -287,7 +304,7 @@ pub(crate) fn drop_unfinished(db: &Database) -> Result<()> {
                 meta.indexes.iter().all(|other| other.id == index.id || other.def.name() != index.def.name())
             };
             let building = meta.indexes.iter().filter(|index| {
-                index.building.is_some() && index.def.as_ordered().is_some() && is_new(index)
+                index.building.is_some() && (index.def.as_vector().is_some() || is_new(index))
             });
             unfinished.extend(building.map(|index| (namespace.clone(), index.id)));
         }
@@ -320,6 +337,7 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
                 .indexes
                 .iter()
                 .filter(|index| index.building.is_none() && index.def.name() == name)
+                .filter(|index| index.def.as_ordered().is_some())
                 .map(|index| index.def.clone())
                 .collect();
             for def in &dropped {
@@ -328,6 +346,7 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
                     edit.follow_index_expiry(def, None)?;
                 }
             }
+            edit.record_dropped_search_index(name)?;
             // With one that is being built to replace it.
             if !edit.remove_indexes(|index| index.def.name() == name)? {
                 return Err(QueryError::new(

@@ -2,21 +2,26 @@
 //!
 //! An index with another definition is built next to the old one under the same name, which searches use until the new one is
 //! ready and replaces it, in one transaction. After a crash the build is resumed like any other.
+//!
+//! An index of several fields is several graphs under one name, which become ready in one transaction. A new definition leaves those that it has too as
+//! they are; if it has no others, nothing is built.
 
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
-use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
+use treedb_query::index::vector::VectorDef;
 
 use crate::catalog::index_spec::IndexSpec;
+use crate::catalog::meta::IndexMeta;
 use crate::catalog::search_index::SearchIndex;
 use crate::collection::Collection;
 use crate::database::Database;
 use crate::index::building;
 use crate::maintenance::index_build;
+use crate::write::edit::Edit;
 
 /// How long a call waits for another one's build before it looks again whether there still is one.
 const WAIT: Duration = Duration::from_millis(100);
@@ -26,7 +31,40 @@ enum Begun {
     Ready,
     /// Another call builds it: two builds of one index would be in each other's way.
     ByAnother(i64),
-    Here(i64),
+    /// Fields to build, by id and name.
+    Here(Vec<(i64, String)>),
+}
+
+/// Begins to give a search index the definition of these fields; `None` if there is none of this name.
+fn begin_update(edit: &mut Edit<'_>, name: &str, fields: &[VectorDef]) -> Result<Option<Begun>> {
+    let Some(def) = fields.first() else { return Ok(None) };
+    let own = || edit.meta.indexes.iter().filter(|index| index.is_of_search_index(name));
+    // Those that are being built come last.
+    let Some(latest) = own().next_back() else { return Ok(None) };
+    let is_same =
+        |index: &IndexMeta| fields.iter().any(|field| index.def == Definition::Vector(field.clone()));
+    if own().filter(|index| index.building.is_some() == latest.building.is_some()).all(is_same) {
+        return Ok(Some(if latest.building.is_some() { Begun::ByAnother(latest.id) } else { Begun::Ready }));
+    }
+    // An unfinished build, of the index or of its replacement, is given up.
+    edit.remove_indexes(|index| index.is_of_search_index(name) && index.building.is_some())?;
+    let is_there = |field: &&VectorDef| {
+        let mut own = edit.meta.indexes.iter().filter(|index| index.is_of_search_index(name));
+        own.any(|index| index.def.as_vector().is_some_and(|own| own.is_same_graph(field)))
+    };
+    let missing: Vec<&VectorDef> = fields.iter().filter(|field| !is_there(field)).collect();
+    let others = edit.meta.indexes.iter().filter(|index| !index.is_of_search_index(name)).count();
+    index_build::check_count(&edit.meta.namespace, (others + fields.len()).saturating_sub(1))?;
+    let mut new = Vec::new();
+    for field in &missing {
+        let id = index_build::add_empty(edit, &Definition::Vector((*field).clone()))?;
+        new.push((id, name.to_owned()));
+    }
+    if new.is_empty() {
+        edit.finish_search_index(def)?;
+        return Ok(Some(Begun::Ready));
+    }
+    Ok(Some(Begun::Here(new)))
 }
 
 impl Collection {
@@ -86,41 +124,21 @@ impl Collection {
     }
 
     /// Gives the search index of this name another definition: `{ fields: [..] }`. It returns when the index is ready; until then
-    /// searches use the index as it was.
+    /// searches use the index as it was. Fields of vectors that are in both, with the same options, are not built again.
     ///
     /// # Errors
     /// `NamespaceNotFound`, `IndexNotFound`; `CannotCreateIndex` as for a new index; `IndexBuildAborted` if the index is dropped
     /// meanwhile, or updated once more.
     pub fn update_search_index(&self, name: &str, definition: &RawDocument) -> Result<()> {
         let spec = rawdoc! { "name": name, "type": "vectorSearch", "definition": definition.to_owned() };
-        let def = IndexSpec::from_document(&spec).definition(&Collation::Simple)?;
+        let fields = VectorDef::all_from_spec(&spec)?;
         let (db, namespace) = (self.database(), self.namespace());
-        let begun = db.edit(namespace, false, None, |edit| {
-            let same_name = |def: &Definition| def.as_vector().is_some_and(|def| def.name == name);
-            let mut latest = None;
-            for index in edit.meta.indexes.iter().filter(|index| same_name(&index.def)) {
-                latest = latest.max(Some((index.id, index.building.is_some())));
-            }
-            let Some((latest, building)) = latest else { return Err(self.no_search_index(name)) };
-            if edit.meta.indexes.iter().any(|index| index.id == latest && index.def == def) {
-                return Ok(if building { Begun::ByAnother(latest) } else { Begun::Ready });
-            }
-            // An unfinished build, of the index or of its replacement, is given up.
-            edit.remove_indexes(|index| same_name(&index.def) && index.building.is_some())?;
-            index_build::add_empty(edit, &def).map(Begun::Here)
-        })?;
-        match begun {
-            None => Err(self.missing()),
-            Some(Begun::Ready) => Ok(()),
-            Some(Begun::ByAnother(id)) => self.wait_for_build(id, name),
-            Some(Begun::Here(id)) => {
-                index_build::build(db, namespace, id, name, &mut |_| {}).or_else(|error| {
-                    db.edit(namespace, false, None, |edit| {
-                        edit.remove_indexes(|index| index.id == id && index.building.is_some())
-                    })?;
-                    Err(error)
-                })
-            }
+        let begun = db.edit(namespace, false, None, |edit| begin_update(edit, name, &fields))?;
+        let begun = begun.ok_or_else(|| self.missing())?;
+        match begun.ok_or_else(|| self.no_search_index(name))? {
+            Begun::Ready => Ok(()),
+            Begun::ByAnother(id) => self.wait_for_build(id, name),
+            Begun::Here(new) => index_build::build_all(db, namespace, &new, &mut |_| {}),
         }
     }
 
@@ -130,7 +148,8 @@ impl Collection {
     /// `NamespaceNotFound`, `IndexNotFound`.
     pub fn drop_search_index(&self, name: &str) -> Result<()> {
         let dropped = self.database().edit(self.namespace(), false, None, |edit| {
-            edit.remove_indexes(|index| index.def.as_vector().is_some_and(|def| def.name == name))
+            edit.record_dropped_search_index(name)?;
+            edit.remove_indexes(|index| index.is_of_search_index(name))
         })?;
         match dropped {
             None => Err(self.missing()),

@@ -188,18 +188,20 @@ impl CollectionStats {
     pub fn storage_document(&self, scale: f64) -> Result<RawDocumentBuf> {
         let size = |bytes: u64| (bytes as f64 / scale) as i64;
         let mut index_sizes = RawDocumentBuf::new();
-        let mut building = bson::RawArrayBuf::new();
+        let mut builds: Vec<&str> = Vec::new();
         let mut by_name: Vec<(&str, u64)> = Vec::new();
         for IndexSize { name, bytes, building: is_building, .. } in &self.indexes {
-            // One that is built to take the place of another takes room as well.
+            // One that is built to take the place of another takes room as well, and so does each field of a search index.
             match by_name.iter_mut().find(|(other, _)| other == name) {
                 Some((_, sum)) => *sum += bytes,
                 None => by_name.push((name, *bytes)),
             }
-            if *is_building {
-                building.push(name.as_str());
+            if *is_building && !builds.contains(&name.as_str()) {
+                builds.push(name);
             }
         }
+        let mut building = bson::RawArrayBuf::new();
+        builds.iter().for_each(|name| building.push(*name));
         for (name, bytes) in &by_name {
             index_sizes.append(bson::raw::CString::try_from(*name)?, size(*bytes));
         }

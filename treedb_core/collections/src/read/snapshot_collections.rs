@@ -1,6 +1,6 @@
 //! The collections of one snapshot as the stages of a pipeline read and write them: the native [`Collections`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -572,19 +572,31 @@ impl Collections for SnapshotCollections {
         let Some(meta) = seen.as_ref().and_then(CollectionSnapshot::unchanged) else { return Ok(Vec::new()) };
         let shown = |index: &IndexMeta| {
             let def = &index.def;
+            // The fields of a search index together.
+            let of_index = |other: &&IndexMeta| {
+                other.def.name() == def.name() && other.building.is_some() == index.building.is_some()
+            };
+            let (mut operations, mut key) = (0, RawDocumentBuf::new());
+            for field in meta.indexes.iter().filter(of_index) {
+                operations += field.uses.operations();
+                for part in &field.def.key_pattern() {
+                    let (name, value) = part?;
+                    key.append(name, value);
+                }
+            }
             let accesses = rawdoc! {
-                "ops": i64::try_from(index.uses.operations()).unwrap_or(i64::MAX),
+                "ops": i64::try_from(operations).unwrap_or(i64::MAX),
                 "since": bson::DateTime::from_system_time(index.uses.since()),
             };
-            let mut stats = rawdoc! {
-                "name": def.name(), "key": def.key_pattern(), "accesses": accesses, "spec": def.spec(),
-            };
+            let mut stats =
+                rawdoc! { "name": def.name(), "key": key, "accesses": accesses, "spec": def.spec() };
             if index.building.is_some() {
                 stats.append(bson::raw::cstr!("building"), true);
             }
-            stats
+            Ok(stats)
         };
-        Ok(meta.shown_indexes().map(shown).collect())
+        let mut names = BTreeSet::new();
+        meta.shown_indexes().filter(|index| names.insert(index.def.name())).map(shown).collect()
     }
 
     fn indexed_locations(&self, namespace: &str) -> Result<Option<Vec<(Path, Grid)>>> {

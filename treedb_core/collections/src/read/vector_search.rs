@@ -42,11 +42,20 @@ pub(crate) fn for_each_neighbor(
 
 fn query(context: &QueryContext<'_>, request: &VectorSearchRequest) -> Result<NearestQuery> {
     let VectorSearchRequest {
-        index, vector, limit, candidates, exact, filter, collation, projection, ..
+        index,
+        path,
+        vector,
+        limit,
+        candidates,
+        exact,
+        filter,
+        collation,
+        projection,
+        ..
     } = request.clone();
     let filter = parse(&FindRequest { filter, collation, projection, ..FindRequest::default() })?
         .with_default_collation(context.collation)?;
-    Ok(NearestQuery { index, path: None, vector, limit, candidates, exact, filter, deadline: None })
+    Ok(NearestQuery { index, path, vector, limit, candidates, exact, filter, deadline: None })
 }
 
 /// The answers to many requests in one snapshot, in their order, by as many threads as there are cores.

@@ -7,6 +7,7 @@ use bson::RawBsonRef;
 use treedb_query::access::Source;
 use treedb_query::doc::Fields;
 use treedb_query::error::{QueryError, Result};
+use treedb_query::index::vector::VectorDef;
 
 use crate::collection::Collection;
 use crate::database::Database;
@@ -21,6 +22,7 @@ use crate::read::view::View;
 pub struct VectorSearcher {
     collection: Collection,
     index: String,
+    path: Option<String>,
     id: Fields,
     rows: NearestRows,
 }
@@ -34,14 +36,20 @@ impl fmt::Debug for VectorSearcher {
 impl VectorSearcher {
     pub(crate) fn new(collection: Collection, index: &str) -> VectorSearcher {
         let id = Fields::new(std::iter::once(&b"_id"[..]));
-        VectorSearcher { collection, index: index.to_owned(), id, rows: NearestRows::default() }
+        VectorSearcher { collection, index: index.to_owned(), path: None, id, rows: NearestRows::default() }
+    }
+
+    /// Searches by the vectors of this field, which has to be said of an index of several.
+    pub fn path(self, path: impl Into<String>) -> VectorSearcher {
+        VectorSearcher { path: Some(path.into()), ..self }
     }
 
     /// Calls `visit` with the `_id` and the distance of the `limit` documents nearest to `vector`, the nearest first. The index looks at
     /// `candidates` vectors, at least `limit`: the more, the better the answer, and the longer it takes.
     ///
     /// # Errors
-    /// `NamespaceNotFound`, `IndexNotFound`; `BadValue` for a vector that the index cannot compare, and for a limit of 0.
+    /// `NamespaceNotFound`, `IndexNotFound`; `BadValue` for a vector that the index cannot compare, for a field that it does not have, and for a
+    /// limit of 0.
     pub fn search(
         &mut self,
         vector: &[f32],
@@ -54,10 +62,9 @@ impl VectorSearcher {
         };
         let view = View { reads: &reads, meta: &meta };
         // Those that are ready come first.
-        let found = meta.infos.iter().zip(&meta.indexes).find_map(|(info, index)| {
-            Some((info.def.as_vector().filter(|def| def.name == self.index)?, &index.table))
-        });
-        let (def, table) = found.ok_or_else(|| QueryError::no_vector_index(&self.index))?;
+        let ready = meta.infos.iter().zip(&meta.indexes);
+        let vectors = ready.filter_map(|(info, index)| Some((&index.table, info.def.as_vector()?)));
+        let (table, def) = VectorDef::chosen(vectors, &self.index, self.path.as_deref())?;
         def.check_query(vector)?;
         if limit == 0 {
             return Err(QueryError::bad_value("\"limit\" must be positive"));

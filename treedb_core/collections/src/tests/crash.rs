@@ -168,9 +168,20 @@ impl Run {
         let Some((name, links)) = contents.links.iter_mut().nth(at) else { return Ok(()) };
         *links = if *links == LINKS { OTHER_LINKS } else { LINKS };
         let (_, field) = VECTORS.iter().find(|(own, _)| own == name).unwrap();
-        let mut vector = doc! { "type": "vector" };
-        vector.extend(field(*links));
-        collection.update_search_index(name, &raw(&doc! { "fields": [vector] }))
+        let typed = |own: Document| {
+            let mut vector = doc! { "type": "vector" };
+            vector.extend(own);
+            vector
+        };
+        let mut fields = vec![typed(field(*links))];
+        // One of another path comes and goes with the other number of links.
+        if *links == OTHER_LINKS {
+            let path = |own: &Document| own.get_str("path").unwrap().to_owned();
+            let others = VECTORS.iter().rev().map(|(_, other)| other(LINKS));
+            let own = path(&fields[0]);
+            fields.extend(others.filter(|other| path(other) != own).take(1).map(typed));
+        }
+        collection.update_search_index(name, &raw(&doc! { "fields": fields }))
     }
 
     /// A vector of the right dimensions, or of others.

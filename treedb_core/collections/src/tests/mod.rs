@@ -21,6 +21,7 @@ mod projections;
 
 mod rebuilds;
 pub(crate) mod saved_images;
+mod several_fields;
 mod several_vectors;
 mod special;
 mod top_k;

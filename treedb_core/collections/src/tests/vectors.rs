@@ -65,7 +65,7 @@ fn recall(things: &Collection, filter: &Document, rng: &mut Rng) -> f64 {
 }
 
 #[test]
-fn programs_that_know_no_few_bits_refuse_the_catalog_entry() {
+fn programs_that_know_no_few_bits_or_several_fields_refuse_the_catalog_entry() {
     let db = database();
     let version = || {
         let reads = db.store().begin_read().unwrap();
@@ -84,6 +84,14 @@ fn programs_that_know_no_few_bits_refuse_the_catalog_entry() {
         let field = field.get_document("definition").unwrap().get_array("fields").unwrap()[0].as_document();
         assert_eq!(field.unwrap().get_str("quantization").unwrap(), quantization);
         things.drop_index("near").unwrap();
+    }
+    let field =
+        |path: &str| doc! { "type": "vector", "path": path, "numDimensions": 4, "similarity": "cosine" };
+    for (fields, wanted) in [(vec![field("v"), field("w")], 15), (vec![field("w")], 7)] {
+        let spec = doc! { "name": "near", "type": "vectorSearch", "definition": { "fields": fields } };
+        things.create_search_indexes(&[RawDocumentBuf::try_from(&spec).unwrap()]).unwrap();
+        assert_eq!(version(), wanted);
+        things.drop_search_index("near").unwrap();
     }
 }
 

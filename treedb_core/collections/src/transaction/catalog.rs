@@ -121,13 +121,14 @@ impl Transaction {
             };
             if let Some(base) = base {
                 for spec in specs {
-                    let def = spec.definition(&base.collation)?;
-                    let mut same = false;
-                    for index in &base.indexes {
-                        same |= def.is_same_as(&index.def)?;
-                    }
-                    if !same {
-                        return Err(refused("existing collection"));
+                    for def in spec.definitions(&base.collation)? {
+                        let mut same = false;
+                        for index in &base.indexes {
+                            same |= def.is_same_as(&index.def)?;
+                        }
+                        if !same {
+                            return Err(refused("existing collection"));
+                        }
                     }
                 }
                 let count = base.infos.len();
@@ -143,10 +144,10 @@ impl Transaction {
             let overlay = Arc::make_mut(overlay);
             for spec in specs {
                 let mut created = overlay.created.clone().unwrap_or_default();
-                let def = spec.definition(&created.collation)?;
-                if def.as_ordered().is_none() {
+                let mut defs = spec.definitions(&created.collation)?;
+                let Some(def) = defs.pop().filter(|def| def.as_ordered().is_some()) else {
                     return Err(refused("the vectors of"));
-                }
+                };
                 let mut same = def.is_id();
                 for other in &created.indexes {
                     same |= def.is_same_as(other)?;

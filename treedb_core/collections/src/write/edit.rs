@@ -66,9 +66,9 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Records that indexes were created or dropped; those of vectors are not events in MongoDB.
+    /// Records that an index was created or dropped: of a search index all fields, by the definition of one of them.
     pub(crate) fn record_index(&mut self, defined: Defined, def: &Definition) -> Result<()> {
-        if let Some(recorder) = self.recorder.as_mut().filter(|_| def.as_ordered().is_some()) {
+        if let Some(recorder) = &mut self.recorder {
             let spec = Document::try_from(def.spec())?;
             record(recorder, defined, &doc! { "indexes": [spec] });
         }

@@ -1,5 +1,7 @@
 //! [`Definition`]: an index of any kind, as the catalog has it.
 
+use std::borrow::Cow;
+
 use bson::{RawDocument, RawDocumentBuf};
 
 use super::ordered::{IndexDef, Partial};
@@ -38,12 +40,34 @@ impl Definition {
         }
     }
 
-    /// Its name, unique in its collection.
+    /// The indexes of a specification: several if it is of a search index with several fields of vectors.
+    ///
+    /// # Errors
+    /// As [`Self::from_spec`].
+    pub fn all_from_spec(
+        spec: &RawDocument,
+        partial: &dyn Fn(&RawDocument, &Collation) -> Result<Partial>,
+    ) -> Result<Vec<Self>> {
+        match VectorDef::is_specified_by(spec) {
+            true => Ok(VectorDef::all_from_spec(spec)?.into_iter().map(Definition::Vector).collect()),
+            false => Ok(vec![Self::from_spec(spec, partial)?]),
+        }
+    }
+
+    /// Its name, unique in its collection, but for the fields of one search index.
     #[inline]
     pub fn name(&self) -> &str {
         match self {
             Definition::Ordered(def) => &def.name,
             Definition::Vector(def) => &def.name,
+        }
+    }
+
+    /// The name, with the field if it is one of several of a search index.
+    pub fn shown_name(&self) -> Cow<'_, str> {
+        match self {
+            Definition::Ordered(def) => Cow::Borrowed(&def.name),
+            Definition::Vector(def) => Cow::Owned(def.shown_name()),
         }
     }
 

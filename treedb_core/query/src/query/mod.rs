@@ -35,7 +35,7 @@ pub use filter::Filter;
 pub use plan::{
     BitmapScan, Estimate, Hint, IndexFilter, KeyBounds, KeyPredicate, NearSearch, Path, Plan, PlanSummary,
     PointLookup, PointQuery, Query, Returns, SearchedFields, Sort, check_id_index_fields, definition_of,
-    index_of, matching_share, new_definition_of,
+    index_of, matching_share, new_definitions_of,
 };
 pub use projection::{MatchRate, Projection, Reshape, UsedFields};
 pub(crate) use projection::{borrow_document, finish_document};

@@ -11,7 +11,7 @@ from bson import ObjectId
 from .connection import Connection
 from .errors import InsertError
 from .messages import (
-    DESCENDING, EXACT, MULTI, PROJECTED, UNORDERED, UPSERT, WITHIN, Ack, Document, Inserted, Op, Reader, Updated, blob, document, read_batch,
+    DESCENDING, EXACT, MULTI, PATH, PROJECTED, UNORDERED, UPSERT, WITHIN, Ack, Document, Inserted, Op, Reader, Updated, blob, document, read_batch,
     read_found, read_inserted, read_updated, text, u32, u64, values,
 )
 
@@ -201,9 +201,11 @@ class Collection:
     def vector_search(
         self, index: str, vector: Iterable[float], *, limit: int = 10, candidates: int = 0, exact: bool = False,
         filter: Document | None = None, projection: Document | None = None, within: float | None = None,
+        path: str | None = None,
     ) -> list[tuple[float, float, dict[str, Any]]]:
         """Distance, score and document of those whose vectors are nearest, by a search index; the nearest first. A projection that leaves the
-        vectors out, such as `{"embedding": 0}`, saves most of the answer. `within` is the greatest distance."""
+        vectors out, such as `{"embedding": 0}`, saves most of the answer. `within` is the greatest distance, and `path` the
+        field, which an index of several needs."""
         numbers = list(vector)
         body = text(index) + u32(limit) + u32(candidates) + u32(len(numbers)) + struct.pack(f"<{len(numbers)}f", *numbers)
 
@@ -216,6 +218,8 @@ class Collection:
             body, flags = body + document(projection), flags | PROJECTED
         if within is not None:
             body, flags = body + struct.pack("<f", within), flags | WITHIN
+        if path is not None:
+            body, flags = body + text(path), flags | PATH
         return self._call(Op.VECTOR_SEARCH, body, read, flags)
 
     def create_index(self, specification: Document) -> str:

@@ -44,7 +44,7 @@ class Ack(enum.IntEnum):
 
 
 #: Flags of an insert, of an update, of a range, and of a search for vectors.
-UNORDERED, MULTI, UPSERT, DESCENDING, EXACT, PROJECTED, WITHIN = 4, 4, 8, 4, 4, 8, 16
+UNORDERED, MULTI, UPSERT, DESCENDING, EXACT, PROJECTED, WITHIN, PATH = 4, 4, 8, 4, 4, 8, 16, 32
 
 
 class Param(dict[str, int]):

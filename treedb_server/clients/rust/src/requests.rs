@@ -163,6 +163,7 @@ requests! {
             filter: &rawdoc! {},
             projection: None,
             within: None,
+            path: None,
         }
     }
 

@@ -118,6 +118,8 @@ pub const EXACT: u16 = 1 << 2;
 pub const PROJECTED: u16 = 1 << 3;
 /// Flag of a search for vectors: the greatest distance follows.
 pub const WITHIN: u16 = 1 << 4;
+/// Flag of a search for vectors: the field follows, of an index of several.
+pub const PATH: u16 = 1 << 5;
 /// Flag of a list of indexes: refused to whom may not list those of every kind.
 pub const EVERY_KIND: u16 = 1 << 2;
 /// Flag of a range: from the last key down.
@@ -183,7 +185,7 @@ impl<'a> Request<'a> {
             opcode::DELETE => (Request::Delete(Delete::read(flags, body)?), Ack::BITS),
             opcode::COUNT => (Request::Count(Count::read(body)?), 0),
             opcode::VECTOR_SEARCH => {
-                (Request::VectorSearch(VectorSearch::read(flags, body)?), EXACT | PROJECTED | WITHIN)
+                (Request::VectorSearch(VectorSearch::read(flags, body)?), EXACT | PROJECTED | WITHIN | PATH)
             }
             opcode::CREATE_INDEX => (Request::CreateIndex(CreateIndex::read(body)?), 0),
             opcode::LIST_INDEXES => (Request::ListIndexes(ListIndexes::read(flags, body)?), EVERY_KIND),

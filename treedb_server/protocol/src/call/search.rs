@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! VECTOR_SEARCH        text namespace, text index, u32 limit, u32 candidates, u32 n, n x f32, document filter,
-//!                      document projection (flag PROJECTED), f32 greatest distance (flag WITHIN)
+//!                      document projection (flag PROJECTED), f32 greatest distance (flag WITHIN), text field (flag PATH)
 //!                      -> u32 n, n x (f32 distance, f64 score, document)
 //! CREATE_INDEX         text namespace, document specification -> text name
 //! LIST_INDEXES         text namespace -> u32 n, n documents
@@ -14,7 +14,7 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use super::{Call, EVERY_KIND, EXACT, PROJECTED, WITHIN};
+use super::{Call, EVERY_KIND, EXACT, PATH, PROJECTED, WITHIN};
 use crate::bytes::{Malformed, Reader, length, put_text};
 use crate::frame::opcode;
 
@@ -42,6 +42,8 @@ pub struct VectorSearch<'a> {
     pub projection: Option<&'a RawDocument>,
     /// Only documents that are no farther than this, by the similarity of the index.
     pub within: Option<f32>,
+    /// The field, of an index of several; `None` for the only one.
+    pub path: Option<&'a str>,
 }
 
 /// A document that a search has found.
@@ -66,8 +68,20 @@ impl<'a> VectorSearch<'a> {
         let filter = body.document("filter")?;
         let projection = (flags & PROJECTED != 0).then(|| body.document("projection")).transpose()?;
         let within = (flags & WITHIN != 0).then(|| body.u32("within").map(f32::from_bits)).transpose()?;
+        let path = (flags & PATH != 0).then(|| body.text("path")).transpose()?;
         let exact = flags & EXACT != 0;
-        Ok(VectorSearch { namespace, index, limit, candidates, exact, vector, filter, projection, within })
+        Ok(VectorSearch {
+            namespace,
+            index,
+            limit,
+            candidates,
+            exact,
+            vector,
+            filter,
+            projection,
+            within,
+            path,
+        })
     }
 
     /// Appends the answer's body.
@@ -94,7 +108,8 @@ impl Call for VectorSearch<'_> {
     fn flags(&self) -> u16 {
         let exact = if self.exact { EXACT } else { 0 };
         let projected = if self.projection.is_some() { PROJECTED } else { 0 };
-        exact | projected | if self.within.is_some() { WITHIN } else { 0 }
+        let within = if self.within.is_some() { WITHIN } else { 0 };
+        exact | projected | within | if self.path.is_some() { PATH } else { 0 }
     }
 
     fn write(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
@@ -107,7 +122,7 @@ impl Call for VectorSearch<'_> {
         out.extend_from_slice(self.filter.as_bytes());
         out.extend_from_slice(self.projection.map_or(&[], RawDocument::as_bytes));
         self.within.iter().for_each(|distance| out.extend_from_slice(&distance.to_le_bytes()));
-        Ok(())
+        self.path.map_or(Ok(()), |path| put_text(out, "path", path))
     }
 
     fn read_answer(body: &mut Reader<'_>) -> Result<Vec<Neighbor>, Malformed> {

@@ -72,6 +72,7 @@ fn frames() -> Vec<Vec<u8>> {
                 filter: &filter,
                 projection,
                 within,
+                path: within.map(|_| "a.v"),
             },
         );
     }

@@ -27,7 +27,7 @@ The server keeps changes for a time (serve --change-hours, --change-bytes). If t
 or the database is another one (it was restored, say), that is an error: begin another archive in an empty directory, and make a
 backup after its first run. No file is written then.
 
-The changes have documents, collections and ordinary indexes, and not users, roles, views and search indexes: these come from the
+The changes have documents, collections and indexes, and not users, roles and views: these come from the
 backup. Files that no backup needs any more can be deleted, the oldest first. With --uri the user needs the right to read the database local.
 Files are not encrypted, even those of an encrypted database.
 

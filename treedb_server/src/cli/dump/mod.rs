@@ -32,6 +32,6 @@ pub(super) use archive::Archive;
 pub(super) use forward::forward;
 pub(super) use found_indexes::{FoundIndexes, left_out_to};
 pub(super) use oplog::{Until, parse_time};
-pub(super) use place::{BATCH_BYTES, PlaceArgs, array, batch, create_index};
+pub(super) use place::{BATCH_BYTES, Place, PlaceArgs, array, batch, create_index};
 pub(super) use read::{DumpRestore, is_dump};
 pub(super) use write::Dump;

@@ -42,20 +42,20 @@ struct Location {
 
 /// A collection or a view.
 #[derive(Debug)]
-pub(super) struct Listed {
-    pub(super) name: String,
+pub(in crate::cli) struct Listed {
+    pub(in crate::cli) name: String,
     pub(super) options: Document,
     pub(super) uuid: Option<String>,
 }
 
 impl Listed {
-    pub(super) fn is_view(&self) -> bool {
+    pub(in crate::cli) fn is_view(&self) -> bool {
         self.options.contains_key("viewOn")
     }
 }
 
 /// An open database.
-pub(super) enum Place {
+pub(in crate::cli) enum Place {
     Directory(Database),
     Server(MongoClient),
 }
@@ -67,7 +67,7 @@ impl PlaceArgs {
     }
 
     /// Opens it; `create` to restore something, into a new directory too.
-    pub(super) fn open(&self, create: bool) -> Result<Place, Failure> {
+    pub(in crate::cli) fn open(&self, create: bool) -> Result<Place, Failure> {
         match (&self.location.dir, &self.location.uri) {
             (_, Some(uri)) => Ok(Place::Server(MongoClient::connect(&self.user.of(uri)?)?)),
             (Some(dir), None) => {
@@ -155,7 +155,7 @@ pub(in crate::cli) fn create_index(
 
 impl Place {
     /// The databases that a dump has: not what servers keep for themselves.
-    pub(super) fn databases(&mut self) -> Result<Vec<String>, Failure> {
+    pub(in crate::cli) fn databases(&mut self) -> Result<Vec<String>, Failure> {
         let mut names = match self {
             Place::Directory(database) => database.list_databases()?,
             Place::Server(client) => {
@@ -174,7 +174,7 @@ impl Place {
     }
 
     /// The collections and views of a database, but for those that servers keep for themselves.
-    pub(super) fn collections(&mut self, of: &str) -> Result<Vec<Listed>, Failure> {
+    pub(in crate::cli) fn collections(&mut self, of: &str) -> Result<Vec<Listed>, Failure> {
         let mut listed = Vec::new();
         match self {
             Place::Directory(database) => {

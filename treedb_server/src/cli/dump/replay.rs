@@ -13,7 +13,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use bson::raw::cstr;
-use bson::{DateTime, Document, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, rawdoc};
+use bson::{
+    DateTime, Document, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, doc, rawdoc,
+};
 use treedb_query::error::ErrorCode;
 
 use super::indexes::Indexes;
@@ -175,7 +177,11 @@ impl<'a> Replay<'a> {
     fn take(&mut self, entry: RawDocumentBuf, origin: &Origin, depth: usize) -> Result<(), Failure> {
         let wrong = |error: &dyn std::fmt::Display| origin.failed(error);
         let op = entry.get_str("op").map_err(|error| wrong(&error))?;
-        if op == "n" {
+        let search_index = match op {
+            "n" => SearchIndexChange::of(&entry).map_err(|error| wrong(&error))?,
+            _ => None,
+        };
+        if op == "n" && search_index.is_none() {
             return Ok(());
         }
         let namespace = entry.get_str("ns").map_err(|error| wrong(&error))?;
@@ -195,6 +201,9 @@ impl<'a> Replay<'a> {
         if collection.starts_with("system.") {
             self.skipped.insert(namespace.to_owned());
             return Ok(());
+        }
+        if let Some(change) = search_index {
+            return self.change_search_index(change, database, origin);
         }
         let entry = if op == "c" {
             let database = database.to_owned();
@@ -239,6 +248,44 @@ impl<'a> Replay<'a> {
         self.bytes += size;
         self.batch.push((entry, origin.clone()));
         if alone { self.flush() } else { Ok(()) }
+    }
+
+    /// Creates or drops a search index, or does it with those that a dump is to get.
+    fn change_search_index(
+        &mut self,
+        change: SearchIndexChange,
+        database: &str,
+        origin: &Origin,
+    ) -> Result<(), Failure> {
+        self.flush()?;
+        let namespace = |collection: &str| format!("{database}.{collection}");
+        let command = match (change, &mut self.indexes) {
+            (SearchIndexChange::Create(collection, specs), Some(indexes)) => {
+                specs.into_iter().for_each(|spec| indexes.add(&namespace(&collection), spec));
+                return Ok(());
+            }
+            (SearchIndexChange::Drop(collection, name), Some(indexes)) => {
+                indexes.drop_index(&namespace(&collection), &name);
+                return Ok(());
+            }
+            (SearchIndexChange::Create(collection, specs), None) => {
+                doc! { "createSearchIndexes": collection, "indexes": specs, "$db": database }
+            }
+            (SearchIndexChange::Drop(collection, name), None) => {
+                doc! { "dropSearchIndex": collection, "name": name, "$db": database }
+            }
+        };
+        let command = RawDocumentBuf::try_from(&command).map_err(|error| origin.failed(&error))?;
+        let reply = self.target.ask(&command)?;
+        let gone = [ErrorCode::NamespaceNotFound.number(), ErrorCode::IndexNotFound.number()];
+        let is_gone = reply.get_i32("code").is_ok_and(|code| gone.contains(&code));
+        match reply.get_f64("ok").is_ok_and(|ok| ok == 1.0) || is_gone {
+            true => Ok(()),
+            false => {
+                let message = reply.get_str("errmsg").unwrap_or("the command failed without a message");
+                Err(origin.failed(&message))
+            }
+        }
     }
 
     /// Takes an entry with the changes of a transaction, or what became of it.
@@ -335,6 +382,33 @@ impl<'a> Replay<'a> {
             });
         }
         Ok(())
+    }
+}
+
+/// What became of a search index. MongoDB has no entries of that: those of TreeDB are of the kind that it passes over.
+enum SearchIndexChange {
+    /// The collection, and the specifications.
+    Create(String, Vec<Document>),
+    /// The collection, and the name.
+    Drop(String, String),
+}
+
+impl SearchIndexChange {
+    /// What an entry of the kind `n` says of a search index; `None` if it is about something else.
+    fn of(entry: &RawDocument) -> Result<Option<SearchIndexChange>, bson::error::Error> {
+        let Ok(command) = entry.get_document("o") else { return Ok(None) };
+        if let Ok(collection) = command.get_str("createSearchIndexes") {
+            let command = Document::try_from(command)?;
+            let specs = command.get_array("indexes").ok().into_iter().flatten();
+            let specs = specs.filter_map(|spec| spec.as_document().cloned()).collect();
+            return Ok(Some(SearchIndexChange::Create(collection.to_owned(), specs)));
+        }
+        Ok(match (command.get_str("dropSearchIndex"), command.get_str("name")) {
+            (Ok(collection), Ok(name)) => {
+                Some(SearchIndexChange::Drop(collection.to_owned(), name.to_owned()))
+            }
+            _ => None,
+        })
     }
 }
 

@@ -130,6 +130,59 @@ fn indexes_come_back_as_they_were_with_or_without_their_collection() {
 }
 
 #[test]
+fn search_indexes_come_back_as_they_were_with_or_without_their_collection() {
+    let db = open(&SimDisk::new()).unwrap();
+    db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+    let definition = |paths: &[&str]| {
+        let field = |path: &&str| doc! { "type": "vector", "path": *path, "numDimensions": 2, "similarity": "cosine" };
+        doc! { "fields": paths.iter().map(field).collect::<Vec<_>>() }
+    };
+    let spec = |name: &str, paths: &[&str]| {
+        raw(&doc! { "name": name, "type": "vectorSearch", "definition": definition(paths) })
+    };
+    let listed = |db: &Database| -> BTreeMap<(String, String), Vec<u8>> {
+        let all = db.list_collections("a").unwrap().into_iter().flat_map(|info| {
+            let collection = db.collection(info.namespace.as_str()).unwrap();
+            let name = info.namespace.as_str().to_owned();
+            let indexes = collection.search_indexes().unwrap().unwrap();
+            assert!(indexes.iter().all(|index| index.ready));
+            indexes.into_iter().map(move |index| ((name.clone(), index.name), index.spec.into_bytes()))
+        });
+        all.collect()
+    };
+    let (x, y) = (db.collection("a.x").unwrap(), db.collection("a.y").unwrap());
+    let mut moments = Vec::new();
+    let mut mark = |db: &Database| moments.push((last(db), listed(db)));
+    for collection in [&x, &y] {
+        let documents: Vec<_> =
+            (0..30).map(|id| raw(&doc! { "_id": id, "v": [id, 1], "w": [1, id] })).collect();
+        collection.insert_many(&documents, true).unwrap();
+        mark(&db);
+        collection.create_search_indexes(&[spec("one", &["v"]), spec("two", &["v", "w"])]).unwrap();
+        mark(&db);
+        collection.update_search_index("one", &raw(&definition(&["w"]))).unwrap();
+        collection.update_search_index("two", &raw(&definition(&["w"]))).unwrap();
+        mark(&db);
+        collection.drop_search_index("two").unwrap();
+        mark(&db);
+    }
+    db.rename_collection("a.x", "a.z", false).unwrap();
+    db.drop_collection("a.y").unwrap();
+    mark(&db);
+    assert_eq!(
+        moments.iter().map(|(_, listed)| listed.len()).collect::<Vec<_>>(),
+        [0, 2, 2, 1, 1, 3, 3, 2, 1]
+    );
+    for at in [6, 2, 8, 0, 5, 3, 7, 1] {
+        let (change, expected) = &moments[at];
+        let done = db.rewind(AsOf::Change(*change), &mut |_, _| {}).unwrap();
+        assert_eq!(listed(&db), *expected, "{at}: {:?}", done.notes);
+        assert!(done.notes.is_empty(), "{:?}", done.notes);
+        db.check().unwrap();
+    }
+}
+
+#[test]
 fn a_collection_that_was_made_capped_or_dropped_as_a_time_series_comes_back_with_all_its_documents() {
     let db = open(&SimDisk::new()).unwrap();
     db.record_changes(Some(ChangeLogOptions::default())).unwrap();

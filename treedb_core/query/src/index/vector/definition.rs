@@ -45,13 +45,17 @@ impl Quantization {
     }
 }
 
-/// An index of the vectors of a field.
+/// An index of the vectors of a field. A search index of several fields is as many of them, which have its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorDef {
-    /// Unique in its collection.
+    /// That of the search index, unique in its collection.
     pub name: String,
     /// The field.
     pub path: Path,
+    /// The other fields of type `vector` of the search index, in the order of its definition. They have no others themselves.
+    pub others: Vec<VectorDef>,
+    /// How many of the others come before this one.
+    pub place: usize,
     /// The fields of type `filter` that the definition names. A search may filter by any field, so they are only shown.
     pub filters: Vec<String>,
     /// What vectors in the index have.
@@ -83,6 +87,8 @@ impl VectorDef {
         VectorDef {
             name: format!("{path}_{TYPE}"),
             path: Path::new(path),
+            others: Vec::new(),
+            place: 0,
             filters: Vec::new(),
             dimensions,
             metric,
@@ -101,13 +107,14 @@ impl VectorDef {
     }
 
     /// Parses a specification as in `createSearchIndexes`: `{ name: "by_meaning", type: "vectorSearch", definition: { fields:
-    /// [{ type: "vector", path: "embedding", numDimensions: 384, similarity: "cosine" }] } }`. The field may also have
-    /// `quantization` (`none`, `scalar` or `binary`; `bits2` or `bits4`, which MongoDB has not), `hnswOptions` (`maxEdges`,
-    /// `numEdgeCandidates`) and, which MongoDB has not, `elements` (`float32`, `float16`, `bfloat16` or `int8`). Fields of the type `filter` are allowed and not needed: a search may filter by any field.
+    /// [{ type: "vector", path: "embedding", numDimensions: 384, similarity: "cosine" }] } }`; one index for each field of type `vector`, at
+    /// least one. Such a field may also have `quantization` (`none`, `scalar` or `binary`; `bits2` or `bits4`, which MongoDB has not),
+    /// `hnswOptions` (`maxEdges`, `numEdgeCandidates`) and, which MongoDB has not, `elements` (`float32`, `float16`, `bfloat16` or `int8`).
+    /// Fields of the type `filter` are allowed and not needed: a search may filter by any field.
     ///
     /// # Errors
-    /// `CannotCreateIndex` naming what is missing or not supported, which any other field is.
-    pub fn from_spec(spec: &RawDocument) -> Result<Self> {
+    /// `CannotCreateIndex` naming what is missing, given twice or not supported, which any other field is.
+    pub fn all_from_spec(spec: &RawDocument) -> Result<Vec<Self>> {
         let spec = Doc::from(spec);
         let Some(Value::Document(definition)) = spec.get("definition") else {
             return Err(invalid("a search index needs a \"definition\", which is an object".to_owned()));
@@ -118,16 +125,22 @@ impl VectorDef {
                 "the \"definition\" of a search index needs \"fields\", an array".to_owned(),
             ));
         };
-        let (mut def, mut filters): (Option<VectorDef>, Vec<String>) = (None, Vec::new());
+        let (mut vectors, mut filters): (Vec<VectorDef>, Vec<String>) = (Vec::new(), Vec::new());
         for field in fields.elements() {
             let Value::Document(field) = field.value() else {
                 return Err(invalid("each of the \"fields\" must be an object".to_owned()));
             };
             match text(field, "type")?.as_deref() {
-                Some("vector") if def.is_some() => {
-                    return Err(invalid("an index has one field of type \"vector\"".to_owned()));
+                Some("vector") => {
+                    let def = vector_field(field)?;
+                    if vectors.iter().any(|other| other.path == def.path) {
+                        let path = def.path.as_str();
+                        return Err(invalid(format!(
+                            "\"fields\" has two of type \"vector\" with the path '{path}'"
+                        )));
+                    }
+                    vectors.push(def);
                 }
-                Some("vector") => def = Some(vector_field(field)?),
                 Some("filter") => {
                     only(field, &["type", "path"], "a field of type \"filter\"")?;
                     filters.push(path_of(field, "filter")?);
@@ -140,20 +153,72 @@ impl VectorDef {
                 }
             }
         }
-        let mut def = def.ok_or_else(|| invalid("\"fields\" needs one of type \"vector\"".to_owned()))?;
-        def.filters = filters;
-        match text(spec, "name")? {
+        let Some(first) = vectors.first() else {
+            return Err(invalid("\"fields\" needs one of type \"vector\"".to_owned()));
+        };
+        let name = match text(spec, "name")? {
             Some(name) if name.is_empty() => return Err(invalid("index names cannot be empty".to_owned())),
-            Some(name) => def.name = name,
-            None => {}
-        }
-        Ok(def)
+            Some(name) => name,
+            None => first.name.clone(),
+        };
+        vectors.iter_mut().for_each(|def| def.name.clone_from(&name));
+        Ok(Self::all_of(&vectors, &filters))
     }
 
-    /// The specification; [`Self::from_spec`] parses it.
+    /// The fields of a search index, each with the others.
+    fn all_of(vectors: &[VectorDef], filters: &[String]) -> Vec<Self> {
+        let with_others = |(place, def): (usize, &VectorDef)| {
+            let mut others = vectors.to_vec();
+            others.remove(place);
+            VectorDef { others, place, filters: filters.to_vec(), ..def.clone() }
+        };
+        vectors.iter().enumerate().map(with_others).collect()
+    }
+
+    /// The one index of such a specification; if it has several fields of vectors, that whose `path` the specification has beside its
+    /// `definition`.
+    ///
+    /// # Errors
+    /// Those of [`Self::all_from_spec`]; `CannotCreateIndex` if it is not said which is meant of several.
+    pub fn from_spec(spec: &RawDocument) -> Result<Self> {
+        let mut all = Self::all_from_spec(spec)?;
+        let path = text(Doc::from(spec), "path")?;
+        let found = match &path {
+            Some(path) => all.iter().position(|def| def.path.as_str() == path),
+            None => Some(0).filter(|_| all.len() == 1),
+        };
+        match found {
+            Some(found) => Ok(all.swap_remove(found)),
+            None => {
+                Err(invalid("an index has one field of type \"vector\" here: create one for each".to_owned()))
+            }
+        }
+    }
+
+    /// The fields of type `vector` of the search index, in the order of its definition: this one and the others.
+    fn vector_fields(&self) -> impl Iterator<Item = &VectorDef> {
+        let (before, after) = self.others.split_at_checked(self.place).unwrap_or((&self.others, &[]));
+        before.iter().chain(std::iter::once(self)).chain(after)
+    }
+
+    /// This field of the search index and the others, in the order of its definition, each with the others.
+    pub fn all_fields(&self) -> Vec<VectorDef> {
+        let bare =
+            |def: &VectorDef| VectorDef { others: Vec::new(), place: 0, filters: Vec::new(), ..def.clone() };
+        Self::all_of(&self.vector_fields().map(bare).collect::<Vec<_>>(), &self.filters)
+    }
+
+    /// The specification of the search index; [`Self::all_from_spec`] parses it.
     pub fn spec(&self) -> RawDocumentBuf {
-        let number = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
         let mut fields = RawArrayBuf::new();
+        self.vector_fields().for_each(|field| fields.push(field.field_spec()));
+        self.filters.iter().for_each(|path| fields.push(rawdoc! { "type": "filter", "path": path.as_str() }));
+        rawdoc! { "name": self.name.as_str(), "type": TYPE, "definition": { "fields": fields } }
+    }
+
+    /// The field of type `vector`, as it is in the specification.
+    fn field_spec(&self) -> RawDocumentBuf {
+        let number = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
         let mut field = rawdoc! {
             "type": "vector",
             "path": self.path.as_str(),
@@ -165,9 +230,59 @@ impl VectorDef {
         if self.elements != Element::Float32 {
             field.append(cstr!("elements"), elements_name(self.elements));
         }
-        fields.push(field);
-        self.filters.iter().for_each(|path| fields.push(rawdoc! { "type": "filter", "path": path.as_str() }));
-        rawdoc! { "name": self.name.as_str(), "type": TYPE, "definition": { "fields": fields } }
+        field
+    }
+
+    /// Of the vector indexes of a collection, that of a search index and a field, which need not be given if the search index has only one.
+    ///
+    /// # Errors
+    /// `IndexNotFound`; `BadValue` for another field, or if it is not said which is meant of several.
+    pub fn chosen<'d, T>(
+        all: impl Iterator<Item = (T, &'d VectorDef)>,
+        name: &str,
+        path: Option<&str>,
+    ) -> Result<(T, &'d VectorDef)> {
+        let mut first = None;
+        for (found, def) in all.filter(|(_, def)| def.name == name) {
+            if path.map_or(def.others.is_empty(), |path| path == def.path.as_str()) {
+                return Ok((found, def));
+            }
+            first = first.or(Some(def));
+        }
+        let Some(def) = first else { return Err(QueryError::no_vector_index(name)) };
+        let quoted = |field: &VectorDef| format!("'{}'", field.path.as_str());
+        let fields = def.vector_fields().map(quoted).collect::<Vec<_>>();
+        let (fields, s) = (fields.join(", "), if fields.len() == 1 { "" } else { "s" });
+        Err(QueryError::bad_value(match path {
+            Some(path) => {
+                format!(
+                    "Path '{path}' needs to be indexed as vector: index {name} is one of the field{s} {fields}"
+                )
+            }
+            None => format!(
+                "index {name} is one of the field{s} {fields}: the search needs the \"path\" of one of them"
+            ),
+        }))
+    }
+
+    /// The name of the search index, with the field if it is one of several.
+    pub fn shown_name(&self) -> String {
+        match self.others.is_empty() {
+            true => self.name.clone(),
+            false => format!("{} of '{}'", self.name, self.path.as_str()),
+        }
+    }
+
+    /// Whether the graphs of two definitions are the same, whatever other fields their search indexes have.
+    pub fn is_same_graph(&self, other: &VectorDef) -> bool {
+        let bare = |def: &VectorDef| VectorDef {
+            name: String::new(),
+            others: Vec::new(),
+            place: 0,
+            filters: Vec::new(),
+            ..def.clone()
+        };
+        bare(self) == bare(other)
     }
 
     /// `{ embedding: "vectorSearch" }`.
@@ -181,23 +296,26 @@ impl VectorDef {
         pattern
     }
 
-    /// Whether `existing` already is the index of this definition.
+    /// Whether `existing` already is the index of this definition. Another field of the same search index is another one.
     ///
     /// # Errors
-    /// `IndexKeySpecsConflict` if it is another one of the same name.
+    /// `IndexKeySpecsConflict` if it is one of another search index of the same name.
     pub fn is_same_as(&self, existing: &VectorDef) -> Result<bool> {
-        let same = *self == VectorDef { one_vector: self.one_vector, ..existing.clone() };
-        match (same, self.name == existing.name) {
-            (false, true) => Err(QueryError::new(
+        if self.name != existing.name {
+            return Ok(false);
+        }
+        let (requested, there) = (self.spec(), existing.spec());
+        match requested == there {
+            true => Ok(self.path == existing.path),
+            false => Err(QueryError::new(
                 ErrorCode::IndexKeySpecsConflict,
                 format!(
                     "An existing index has the same name as the requested index: drop it first, or choose another name. \
                      Requested index: {}, existing index: {}",
-                    shown(Value::Document((&self.spec()).into())),
-                    shown(Value::Document((&existing.spec()).into()))
+                    shown(Value::Document((&requested).into())),
+                    shown(Value::Document((&there).into()))
                 ),
             )),
-            (same, _) => Ok(same),
         }
     }
 
@@ -434,6 +552,58 @@ mod tests {
     }
 
     #[test]
+    fn a_search_index_of_several_fields_is_as_many_graphs_under_one_definition() {
+        let field = |path: &str, dimensions: i32, similarity: &str, quantization: &str| {
+            rawdoc! {
+                "type": "vector", "path": path, "numDimensions": dimensions, "similarity": similarity,
+                "quantization": quantization,
+            }
+        };
+        let spec = |fields: &[RawDocumentBuf]| {
+            let mut all = RawArrayBuf::new();
+            fields.iter().for_each(|field| all.push(field.clone()));
+            rawdoc! { "type": "vectorSearch", "definition": { "fields": all } }
+        };
+        let (a, b, c) = (
+            field("a", 3, "cosine", "scalar"),
+            field("b.c", 4, "euclidean", "none"),
+            field("d", 64, "cosine", "binary"),
+        );
+        let whole = spec(&[a.clone(), rawdoc! { "type": "filter", "path": "year" }, b.clone(), c.clone()]);
+        let all = VectorDef::all_from_spec(&whole).unwrap();
+        assert_eq!(all.iter().map(|def| def.path.as_str()).collect::<Vec<_>>(), ["a", "b.c", "d"]);
+        assert!(VectorDef::from_spec(&whole).unwrap_err().message.contains("one field"));
+        for (place, def) in all.iter().enumerate() {
+            assert_eq!((def.name.as_str(), def.place, def.others.len()), ("a_vectorSearch", place, 2));
+            assert_eq!(def.filters, ["year"]);
+            assert_eq!(def.spec(), all[0].spec());
+            assert_eq!(def.all_fields(), all);
+            assert_eq!(VectorDef::all_from_spec(&def.spec()).unwrap(), all);
+            // As the catalog has it.
+            let mut own = def.spec();
+            own.append(cstr!("path"), def.path.as_str());
+            assert_eq!(VectorDef::from_spec(&own).unwrap(), *def);
+            for other in &all {
+                assert_eq!(def.is_same_as(other).unwrap(), def.path == other.path);
+                assert_eq!(def.is_same_graph(other), def.path == other.path);
+            }
+        }
+        assert_eq!(
+            (all[1].dimensions, all[1].metric, all[1].quantization),
+            (4, Metric::L2, Quantization::None)
+        );
+        // One field less, or in another order, is another search index with the same graphs.
+        for fewer in [spec(&[a.clone(), b.clone()]), spec(&[b.clone(), c, a])] {
+            let mut fewer = VectorDef::all_from_spec(&fewer).unwrap();
+            fewer.iter_mut().for_each(|def| def.name = "a_vectorSearch".to_owned());
+            assert_eq!(all[1].is_same_as(&fewer[0]).unwrap_err().code, ErrorCode::IndexKeySpecsConflict);
+            assert!(fewer.iter().all(|def| all.iter().any(|other| def.is_same_graph(other))));
+        }
+        let other = spec(&[field("a", 3, "cosine", "none"), b]);
+        assert!(!VectorDef::all_from_spec(&other).unwrap()[0].is_same_graph(&all[0]));
+    }
+
+    #[test]
     fn what_is_missing_or_wrong_is_named() {
         let whole = || rawdoc! { "type": "vector", "path": "v", "numDimensions": 3, "similarity": "cosine" };
         let with = |name: &str, value: bson::Bson| {
@@ -445,7 +615,10 @@ mod tests {
             (rawdoc! { "type": "vectorSearch" }, "definition"),
             (rawdoc! { "type": "vectorSearch", "definition": {} }, "fields"),
             (rawdoc! { "type": "vectorSearch", "definition": { "fields": [] } }, "vector"),
-            (rawdoc! { "type": "vectorSearch", "definition": { "fields": [whole(), whole()] } }, "one field"),
+            (
+                rawdoc! { "type": "vectorSearch", "definition": { "fields": [whole(), whole()] } },
+                "two of type",
+            ),
             (with("type", "text".into()), "text"),
             (with("path", "a..b".into()), "a..b"),
             (with("path", bson::Bson::Null), "path"),

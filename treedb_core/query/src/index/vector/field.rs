@@ -153,12 +153,12 @@ impl VectorDef {
     /// `BadValue`, which says why.
     pub fn check_query(&self, vector: &[f32]) -> Result<()> {
         if let Err(unfit) = self.metric.check_query(vector, self.dimensions) {
-            return Err(QueryError::bad_value(format!("vector index {}: {unfit}", self.name)));
+            return Err(QueryError::bad_value(format!("vector index {}: {unfit}", self.shown_name())));
         }
         if let Some(greatest) = self.greatest.filter(|_| !self.has_room_for(vector)) {
             return Err(QueryError::bad_value(format!(
                 "vector index {}: elements are numbers from -{greatest:e} to {greatest:e}",
-                self.name
+                self.shown_name()
             )));
         }
         Ok(())

@@ -42,7 +42,7 @@ const MIN_CANDIDATES: usize = 100;
 pub struct NearestQuery {
     /// The name of a vector index.
     pub index: String,
-    /// The field that the request takes it to be an index of; `None` if the request does not say.
+    /// The field that the request takes it to be an index of; `None` if the request does not say, which it has to if the index has several.
     pub path: Option<String>,
     /// The vector to compare with.
     pub vector: Vec<f32>,
@@ -122,7 +122,7 @@ pub struct NearestAnswer {
 ///
 /// # Errors
 /// `MaxTimeMSExpired`; `IndexNotFound` if there is no vector index of this name; `BadValue` for a vector that cannot be compared, which says
-/// why, for a limit of 0, for fewer candidates than the limit, and for a distance that is not a number; those of the filter.
+/// why, for a field that the index does not have, for none if it has several, for a limit of 0, for fewer candidates than the limit, and for a distance that is not a number; those of the filter.
 pub fn nearest(
     source: &dyn Source,
     context: &QueryContext<'_>,
@@ -206,11 +206,9 @@ fn run<'s>(
     if within.is_some_and(f32::is_nan) {
         return Err(QueryError::bad_value("the distance must be a number"));
     }
-    let found = source.indexes().iter().enumerate();
-    let found = { found }.find_map(|(number, info)| {
-        Some((number, info.def.as_vector().filter(|def| def.name == search.index)?))
-    });
-    let (index, def) = found.ok_or_else(|| QueryError::no_vector_index(&search.index))?;
+    let indexes = source.indexes().iter().enumerate();
+    let vectors = indexes.filter_map(|(number, info)| Some((number, info.def.as_vector()?)));
+    let (index, def) = VectorDef::chosen(vectors, &search.index, search.path.as_deref())?;
     let ef = check(def, search, within)?;
     let (deadline, work) = (Deadline::new(search.deadline), SearchWork::default());
     let found = NearestOf::new(search.limit);
@@ -237,13 +235,6 @@ fn run<'s>(
 /// Refuses what cannot be searched for; returns the number of candidates.
 fn check(def: &VectorDef, search: &NearestQuery, within: Option<f32>) -> Result<usize> {
     def.check_query(&search.vector)?;
-    if let Some(path) = search.path.as_deref().filter(|path| *path != def.path.as_str()) {
-        return Err(QueryError::bad_value(format!(
-            "Path '{path}' needs to be indexed as vector: index {} is one of the field '{}'",
-            def.name,
-            def.path.as_str()
-        )));
-    }
     if search.limit == 0 {
         return Err(QueryError::bad_value("\"limit\" must be positive"));
     }

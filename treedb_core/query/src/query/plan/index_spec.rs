@@ -52,16 +52,16 @@ pub fn check_id_index_fields(spec: &RawDocument) -> Result<()> {
     }
 }
 
-/// Parses the specification of an index that is to be created. An index on `_id` alone is the one that every collection has,
+/// Parses the specification of an index that is to be created: as many as a search index has fields of vectors, otherwise one. An index on `_id` alone is the one that every collection has,
 /// by whatever name it is asked for, and no other index may have the name of that one.
 ///
 /// # Errors
 /// Those of [`definition_of`] and [`check_id_index_fields`]; `BadValue` for a descending index on `_id` alone, and for the
 /// name `_id_` of an index on other fields.
-pub fn new_definition_of(spec: &RawDocument) -> Result<Definition> {
+pub fn new_definitions_of(spec: &RawDocument) -> Result<Vec<Definition>> {
     let is_id = is_id_index(spec)?;
-    let mut definition = definition_of(spec)?;
-    if let Some(def) = definition.as_ordered_mut() {
+    let mut definitions = Definition::all_from_spec(spec, &|filter, collation| partial(filter, collation))?;
+    for def in definitions.iter_mut().filter_map(Definition::as_ordered_mut) {
         if is_id {
             let IndexDef { name, unique, .. } = IndexDef::id();
             (def.name, def.unique) = (name, unique);
@@ -73,7 +73,7 @@ pub fn new_definition_of(spec: &RawDocument) -> Result<Definition> {
             )));
         }
     }
-    Ok(definition)
+    Ok(definitions)
 }
 
 /// True if `spec` is that of the index on `_id`, which is checked.
@@ -181,10 +181,10 @@ mod tests {
             rawdoc! { "key": { "_id": 1 } },
             rawdoc! { "v": 2, "key": { "_id": 1.0 }, "name": "byId", "ns": "shop.films" },
         ] {
-            assert_eq!(new_definition_of(&spec).unwrap(), id);
+            assert_eq!(new_definitions_of(&spec).unwrap(), std::slice::from_ref(&id));
         }
         for spec in [rawdoc! { "key": { "_id": "hashed" } }, rawdoc! { "key": { "_id": 1, "n": 1 } }] {
-            assert!(!new_definition_of(&spec).unwrap().is_id(), "{spec:?}");
+            assert!(!new_definitions_of(&spec).unwrap()[0].is_id(), "{spec:?}");
         }
     }
 
@@ -203,7 +203,7 @@ mod tests {
             for direction in [1, -1] {
                 let mut spec = rawdoc! { "key": { "_id": direction }, "name": "_id_" };
                 spec.append(name, value.clone());
-                let error = new_definition_of(&spec).unwrap_err();
+                let error = new_definitions_of(&spec).unwrap_err();
                 assert_eq!(error.code, ErrorCode::InvalidIndexSpecificationOption, "{spec:?}");
                 let quoted = format!("'{}'", name.as_str());
                 assert!(error.message.contains(&quoted), "{}", error.message);
@@ -214,10 +214,10 @@ mod tests {
             rawdoc! { "key": { "a": 1 }, "name": "_id_" },
             rawdoc! { "key": { "_id": 1, "a": 1 }, "name": "_id_" },
         ] {
-            assert_eq!(new_definition_of(&spec).unwrap_err().code, ErrorCode::BadValue, "{spec:?}");
+            assert_eq!(new_definitions_of(&spec).unwrap_err().code, ErrorCode::BadValue, "{spec:?}");
         }
         assert_eq!(
-            new_definition_of(&rawdoc! { "key": { "_id": 0 } }).unwrap_err().code,
+            new_definitions_of(&rawdoc! { "key": { "_id": 0 } }).unwrap_err().code,
             ErrorCode::CannotCreateIndex
         );
     }

@@ -37,7 +37,7 @@ use crate::query::filter::{Filter, Node};
 
 pub use estimate::Estimate;
 pub use hint::Hint;
-pub use index_spec::{check_id_index_fields, definition_of, index_of, new_definition_of};
+pub use index_spec::{check_id_index_fields, definition_of, index_of, new_definitions_of};
 use ordered::{Candidate, CostedCandidate, candidates, relevant_indexes};
 pub(super) use ordered::{Cover, KeyMatch, OrderedIndex, SplitKey, bounds_of};
 pub use ordered::{IndexFilter, NearSearch, PointLookup, PointQuery, SearchedFields};
