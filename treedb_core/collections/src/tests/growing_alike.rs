@@ -187,6 +187,37 @@ fn an_index_of_an_earlier_version_that_has_no_centre_gets_one_with_the_next_vect
     db.check().unwrap();
 }
 
+#[test]
+fn an_index_whose_links_have_scores_of_an_earlier_version_is_rebuilt_when_the_database_is_opened() {
+    let (disk, mut vectors) = (SimDisk::new(), alike(20.0));
+    let db = indexed(&disk, &mut vectors, "dotProduct", "scalar");
+    let before = table_name(&db);
+    db.close().unwrap();
+    let store = treedb_storage::Store::open_with("/data/documents", options(&disk)).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let catalog = txn.table("catalog").unwrap().unwrap();
+    let entry = txn.get(&catalog, b"shop.things").unwrap().unwrap();
+    let mut entry = bson::Document::from_reader(&entry[..]).unwrap();
+    assert_eq!(entry.insert("v", 14), Some(Bson::Int32(15)));
+    let index = entry.get_array_mut("indexes").unwrap()[1].as_document_mut().unwrap();
+    assert_eq!(index.insert("reaching", true), Some(Bson::Int32(2)));
+    txn.put(&catalog, b"shop.things", &entry.to_vec().unwrap()).unwrap();
+    txn.commit().unwrap();
+    store.close().unwrap();
+    let mut after = Vec::new();
+    for _ in 0..2 {
+        let db = open(&disk).unwrap();
+        assert!(has_centre(&db));
+        db.check().unwrap();
+        let found = recalls(&db, &mut vectors);
+        assert!(found.iter().all(|found| *found >= least("dotProduct")), "{found:?}");
+        after.push(table_name(&db));
+        db.close().unwrap();
+    }
+    // Once.
+    assert!(after[0] == after[1] && after[0] != before, "{before}, {after:?}");
+}
+
 /// One to four vectors.
 fn several(vectors: &mut Alike, id: i32) -> Bson {
     let mut vector = || vectors.vector().into_iter().map(f64::from).collect::<Vec<_>>();
