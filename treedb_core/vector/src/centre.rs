@@ -42,6 +42,13 @@ const COARSER: usize = 12;
 /// and .802, .852 and .893, .700 and 1.000.
 const FAR: f64 = 20.0;
 
+/// At most one of so many vectors of a sample may be longer than a [`Reach`]: of one that is told by 32 vectors it is one in 33 as a rule.
+///
+/// *Measured*, 3,000 vectors of 96 dimensions, 20 and 100 times as far from zero as they are spread, recall at `ef` 40 by links with the reach of
+/// the first 32, of the first 256 and of all, where each is longer than those before, the last 1.02 times as long as the first: .660, .788 and
+/// .896; .590, .680 and .872. 1.1 times: .594, .718 and .930; .816, .840 and .904.
+const BEYOND: usize = 16;
+
 /// Under inner product, a query is made so many times as large as the centre before it is coded.
 const LARGER: f32 = 8.0;
 
@@ -154,6 +161,12 @@ impl Centre {
         let common: f64 = self.elements.iter().map(|element| f64::from(*element).powi(2)).sum();
         let longest = longer.iter().copied().fold(f64::MIN, f64::max);
         Reach::new(longest as f32).filter(|_| common > FAR * differ)
+    }
+
+    /// Whether no more of a sample of vectors than a few are longer than such a reach: otherwise links want another one.
+    pub fn is_within(&self, reach: Reach, vectors: &[&[f32]]) -> bool {
+        let longer = vectors.iter().filter(|vector| self.longer(vector) > f64::from(reach.0)).count();
+        longer <= vectors.len() / BEYOND
     }
 
     /// How much the square of a vector's length is more than that of the centre's.

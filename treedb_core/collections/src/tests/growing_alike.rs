@@ -188,6 +188,51 @@ fn an_index_of_an_earlier_version_that_has_no_centre_gets_one_with_the_next_vect
 }
 
 #[test]
+fn by_inner_product_an_index_is_linked_anew_when_its_vectors_have_outgrown_what_links_were_chosen_with() {
+    // The last vectors are a little longer than the first, whose order by inner product is nearly that of their lengths.
+    let (mut vectors, db) = (alike(100.0), empty(&SimDisk::new(), "dotProduct", "scalar"));
+    let centre = || {
+        let reads = db.store().begin_read().unwrap();
+        let (table, mut centre) = (reads.table(&table_name(&db)).unwrap().unwrap(), Vec::new());
+        reads.visit_row(&table, 0, &mut |row| centre = row.to_vec()).unwrap();
+        centre
+    };
+    let mut insert_longer = |ids: std::ops::Range<i32>| {
+        for id in ids {
+            vectors.set_offset(100.0 + id as f32 / 100.0);
+            insert(&db, &mut vectors, id..id + 1);
+        }
+    };
+    insert_longer(0..JUDGED);
+    let first = centre();
+    insert_longer(JUDGED..JUDGED_AGAIN - 1);
+    assert!(!first.is_empty() && centre() == first);
+    insert_longer(JUDGED_AGAIN - 1..JUDGED_AGAIN);
+    let second = centre();
+    assert!(second.len() == first.len() && second != first);
+    insert_longer(JUDGED_AGAIN..600);
+    assert!(centre() == second);
+    db.check().unwrap();
+    let found = recalls(&db, &mut vectors);
+    println!("{found:?}");
+    assert!(found.iter().all(|found| *found >= 0.95), "{found:?}");
+    // Others, of which none is longer than those before, leave an index as it is.
+    for similarity in SIMILARITIES {
+        let (mut vectors, db) = (alike(20.0), empty(&SimDisk::new(), similarity, "scalar"));
+        insert(&db, &mut vectors, 0..JUDGED_AGAIN - 1);
+        let table = db.store().begin_read().unwrap().table(&table_name(&db)).unwrap().unwrap();
+        let row = |row: u64| {
+            let mut bytes = Vec::new();
+            db.store().begin_read().unwrap().visit_row(&table, row, &mut |row| bytes = row.to_vec()).unwrap();
+            bytes
+        };
+        let before = row(0);
+        insert(&db, &mut vectors, JUDGED_AGAIN - 1..JUDGED_AGAIN);
+        assert!(!before.is_empty() && (similarity == "dotProduct" || row(0) == before), "{similarity}");
+    }
+}
+
+#[test]
 fn an_index_whose_links_have_scores_of_an_earlier_version_is_rebuilt_when_the_database_is_opened() {
     let (disk, mut vectors) = (SimDisk::new(), alike(20.0));
     let db = indexed(&disk, &mut vectors, "dotProduct", "scalar");
