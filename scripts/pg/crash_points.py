@@ -227,7 +227,7 @@ class Alike(Vectors):
 
     def __init__(self, dice):
         super().__init__(dice)
-        self.finishes = dice.sample((self.insert, self.vacuum), 2)
+        self.finishes = dice.sample(("insert", "vacuum"), 2)
 
     def finish(self, db, point):
         """Has the next writer, or a vacuum, do the rest of making codes anew, by turns."""
@@ -235,12 +235,13 @@ class Alike(Vectors):
         check(is_left or point == "hnsw_recoded", "no codes are left to be made anew")
         finish, other = self.finishes
         self.finishes = [other, finish]
-        # To empty the table would leave nothing to be done.
-        self.most = len(self.rows)
-        finish(db)
-        del self.most
+        if finish == "vacuum":
+            self.vacuum(db)
+        else:
+            # To empty the table would leave nothing to be done.
+            self.insert(db, most=len(self.rows))
         left = {index for index in is_left if self.is_left(db, index)}
-        check(not left, f"{left} of {is_left} are left as they were by {finish.__name__}")
+        check(not left, f"{left} of {is_left} are left as they were by {finish}")
 
     def is_left(self, db, index):
         """Whether codes of an index are still to be made anew, as its meta page says."""
@@ -259,11 +260,9 @@ class Alike(Vectors):
         r, cluster = self.dice, self.dice.randrange(7)
         return [60 * (-1) ** (n // 3) + math.sin(cluster * n) + r.gauss(0, .3) for n in range(dimensions)]
 
-    # Rows that the table is emptied with more than.
-    most = 300
-
-    def insert(self, db):
-        if len(self.rows) > self.most:
+    def insert(self, db, most=300):
+        """Inserts rows, into an empty table if there are more than `most`."""
+        if len(self.rows) > most:
             db.execute("TRUNCATE t")
             self.rows = set()
         new = list(range(self.number + 1, self.number + 1 + self.dice.choice((5, 40, 90))))

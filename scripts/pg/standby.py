@@ -1,4 +1,5 @@
 """A standby that follows what is done to indexes and collections of each kind, with every page that it makes compared."""
+import contextlib
 import threading
 import time
 
@@ -33,8 +34,8 @@ GRAPH_OF_HALVES = (f"({HALVES}) halfvec_l2_ops", "", f"{HALVES} <-> (array_fill(
 BUILDS = ["CREATE INDEX {g_apart}", "CREATE INDEX CONCURRENTLY {g_bits}", "REINDEX INDEX g_coded", "REINDEX INDEX CONCURRENTLY g_several"]
 
 
-def graph(name):
-    key, options, _ = GRAPHS[name]
+def graph(graphs, name):
+    key, options, _ = graphs[name]
     return f"{name} ON g USING treedb_hnsw ({key}) WITH ({options}m = 8)"
 
 
@@ -91,10 +92,28 @@ def follows(standby, db):
     raise AssertionError("the standby does not follow: " + standby.log()[-600:])
 
 
-def a_standby_answers_as_the_primary(cluster):
-    """Redo gives the same pages (the server compares them), and the standby's scans and functions the same answers."""
+@contextlib.contextmanager
+def standby_of(cluster):
+    """A cluster that `follow` makes a standby; closed in the end, and its slot dropped."""
     standby = Cluster()
     try:
+        yield standby
+    finally:
+        standby.close()
+        with cluster.connect() as db:
+            db.execute("SELECT pg_drop_replication_slot('follower') FROM pg_replication_slots WHERE slot_name = 'follower' AND NOT active")
+
+
+def follow(standby, cluster):
+    """Starts a standby from a base backup of its primary."""
+    cluster.program("pg_basebackup", "-D", str(standby.data), "-R", "-c", "fast", "--no-sync", "-C", "-S", "follower")
+    standby.start()
+
+
+def a_standby_answers_as_the_primary(cluster):
+    """Redo gives the same pages (the server compares them), and the standby's scans and functions the same answers."""
+    graphs = dict(GRAPHS)
+    with standby_of(cluster) as standby:
         with cluster.connect() as db:
             db.execute("ALTER SYSTEM SET wal_consistency_checking = 'all'")
             db.execute("SELECT pg_reload_conf()")
@@ -118,23 +137,22 @@ def a_standby_answers_as_the_primary(cluster):
             alike = ["g_alike"]
             if one(db, "SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'"):
                 db.execute("CREATE EXTENSION vector; SELECT treedb.enable_pgvector()")
-                GRAPHS["g_halves"] = GRAPH_OF_HALVES
+                graphs["g_halves"] = GRAPH_OF_HALVES
                 alike.append("g_halves")
             for name in alike:
-                db.execute(f"CREATE INDEX {graph(name)}")
+                db.execute(f"CREATE INDEX {graph(graphs, name)}")
             db.execute("INSERT INTO g SELECT -i, ARRAY(SELECT 100 * sin(i * j) FROM generate_series(1, 70) j)::real[], i::bit(40), ARRAY[[i, -i]]::real[] FROM generate_series(1, 4) i")
             db.execute(vectors(1, 200))
             for name in alike:
                 check(not any(centre_of(cluster, db, name)[:4]), f"{name} has chosen a centre already")
             for name in ("g_coded", "g_several"):
-                db.execute(f"CREATE INDEX {graph(name)}")
-            cluster.program("pg_basebackup", "-D", str(standby.data), "-R", "-c", "fast", "--no-sync", "-C", "-S", "follower")
-            standby.start()
+                db.execute(f"CREATE INDEX {graph(graphs, name)}")
+            follow(standby, cluster)
             db.execute('CREATE INDEX r_t ON r USING treedb_btree (t COLLATE "en-x-icu")')
             stop = threading.Event()
             wrong, compared = [], [0]
             # That of `g_alike` is under way, at times, when its codes are made anew about a centre.
-            meanwhile = [order for _, _, order in GRAPHS.values()]
+            meanwhile = [order for _, _, order in graphs.values()]
 
             def read():
                 with standby.connect() as reader:
@@ -183,7 +201,7 @@ def a_standby_answers_as_the_primary(cluster):
                 db.execute("DELETE FROM g WHERE id %% 4 = %s", (number,))
                 db.execute("VACUUM (INDEX_CLEANUP ON) g")
                 db.execute(vectors(1000 + 100 * number, 1059 + 100 * number))
-                db.execute(BUILDS[number].format(**{name: graph(name) for name in GRAPHS}))
+                db.execute(BUILDS[number].format(**{name: graph(graphs, name) for name in graphs}))
                 db.execute(vectors(1060 + 100 * number, 1099 + 100 * number))
             for name in alike:
                 centre = centre_of(cluster, db, name)
@@ -213,7 +231,7 @@ def a_standby_answers_as_the_primary(cluster):
                 query = ("SELECT string_agg(id::text, ',') FROM (SELECT id FROM r WHERE id <= 100 ORDER BY"
                          " ARRAY[k, id]::real[] || array_fill(mod(k, 9), ARRAY[68])::real[] OPERATOR(treedb.<->) array_fill(5, ARRAY[70])::real[] LIMIT 20) x")
                 same(one(db, query), one(reader, query), "the nearest rows by codes of neighbours")
-                for name, (_, _, order) in GRAPHS.items():
+                for name, (_, _, order) in graphs.items():
                     reader.execute("SET enable_sort = off")
                     check(name in "\n".join(lines(reader, "EXPLAIN (COSTS OFF) " + nearest(order))), f"not by {name}")
                     same(one(db, nearest(order)), one(reader, nearest(order)), f"the nearest rows by {name}")
@@ -252,11 +270,6 @@ def a_standby_answers_as_the_primary(cluster):
             db.execute("DROP TABLE r, s, g")
             if len(alike) > 1:
                 db.execute("DROP EXTENSION vector CASCADE")
-                del GRAPHS["g_halves"]
-    finally:
-        standby.close()
-        with cluster.connect() as db:
-            db.execute("SELECT pg_drop_replication_slot('follower') FROM pg_replication_slots WHERE slot_name = 'follower' AND NOT active")
     return f"{'; '.join(told)}; {compared[0]} comparisons meanwhile"
 
 
@@ -267,19 +280,17 @@ MUCH_ALIKE = ("ARRAY(SELECT CASE WHEN i <= 4 THEN 0 WHEN j % 3 = 0 THEN -60 ELSE
 
 def a_check_on_a_standby_bears_with_codes_that_are_made_anew_meanwhile(cluster):
     """All codes are made anew, and that is replayed, between what a check reads of an index first and what it compares: it takes none for wrong."""
-    standby = Cluster()
     # Codes of neighbours in nodes, and codes in place of vectors.
     tables = {"c_near": ("treedb.real_cosine_ops", 24), "c_far": ("treedb.real_l2_ops", 1900)}
     rows = "INSERT INTO {table} SELECT i, {vector} FROM generate_series({first}, {last}) i"
-    try:
+    with standby_of(cluster) as standby:
         with cluster.connect() as db:
             for table, (operators, dimensions) in tables.items():
                 db.execute(f"CREATE TABLE {table} (id int, e real[]) WITH (autovacuum_enabled = off)")
                 db.execute(f"CREATE INDEX {table}_e ON {table} USING treedb_hnsw (e {operators}) WITH (dimensions = {dimensions}, m = 6)")
                 db.execute(rows.format(table=table, vector=MUCH_ALIKE.format(dimensions=dimensions), first=1, last=250))
                 check(not any(centre_of(cluster, db, f"{table}_e")[:4]), f"{table}_e has chosen a centre already")
-            cluster.program("pg_basebackup", "-D", str(standby.data), "-R", "-c", "fast", "--no-sync", "-C", "-S", "follower")
-            standby.start()
+            follow(standby, cluster)
             follows(standby, db)
             with standby.connect() as holder, standby.connect() as reader:
                 reader.execute("SET treedb.pause = 'hnsw_check'")
@@ -302,7 +313,3 @@ def a_check_on_a_standby_bears_with_codes_that_are_made_anew_meanwhile(cluster):
                     same(found, [[]], f"check of {table} while its codes are made anew")
                     same(lines(holder, "SELECT treedb.check(%s, true)", (table,)), [], f"check of {table} afterwards")
             db.execute(f"DROP TABLE {', '.join(tables)}")
-    finally:
-        standby.close()
-        with cluster.connect() as db:
-            db.execute("SELECT pg_drop_replication_slot('follower') FROM pg_replication_slots WHERE slot_name = 'follower' AND NOT active")

@@ -4,7 +4,8 @@
 
 One table has indexes of treedb_btree, and with every other seed the access method treedb, the other the server's btree; both get the same inserts, updates, deletes,
 rollbacks and vacuums. Every query is asked of both, each through its indexes, and of the second by a sequential scan:
-rows, and their order where the query has one, must agree. Some queries are answered, and some indexes rebuilt, by several
+rows, and their order where the query has one, must agree. The first table also has an index of treedb_hnsw, of another metric, element
+type of codes and place for each seed; its searches look at the whole graph, so that they have to find the same nearest rows as the sort of the second. Some queries are answered, and some indexes rebuilt, by several
 processes. `treedb.check` runs now and then. Two sessions take turns, one
 of them often with an open transaction, so that there are rows that only some see. Now and then a third session cancels a
 statement on the first table, or ends its backend, at a random moment; the second table gets the same change if and only if
@@ -48,6 +49,14 @@ SHOWN = {"n": "trim_scale(n)", "f": "f + 0", "r": "r + 0"}
 ALIKE = "repeat(left(c, 1), 300) COLLATE \"en-x-icu\""
 
 
+# What vectors are indexed by: the operator, and its operator class.
+METRICS = [("<->", "real_l2_ops"), ("<#>", "real_ip_ops"), ("<=>", "real_cosine_ops"), ("<+>", "real_l1_ops")]
+# Dimensions of vectors that nodes have themselves, and of those of whose neighbours they have codes.
+DIMENSIONS = [3, 70]
+# More than there are nodes: a search looks at all of them.
+EF = 10_000
+
+
 def text(r):
     kind = r.randint(0, 5)
     if kind == 0:
@@ -70,6 +79,11 @@ class Twin:
         # Dice of its own, so that a seed keeps its statements.
         self.parallel = random.Random(seed + 1)
         self.alike = random.Random(seed + 2)
+        self.near = random.Random(seed + 3)
+        self.operator, self.operators = METRICS[seed % len(METRICS)]
+        self.dimensions = self.near.choice(DIMENSIONS)
+        # Far from zero, so that codes are about a centre, or not.
+        self.place = [self.near.choice([0, 0, 50]) * self.near.choice([-1, 1]) for _ in range(self.dimensions)]
         self.schema = f"twin_{seed}"
         self.open = [False, False]
         self.rows = 0
@@ -81,20 +95,23 @@ class Twin:
         self.sessions[0].execute(f"CREATE SCHEMA {self.schema}")
         for name, method in (("mine", "treedb_btree"), ("theirs", "btree")):
             self.sessions[0].execute(
-                f"CREATE TABLE {name} (id int, i int, b bigint, f float8, t text, u uuid, w timestamptz, c text, n numeric, s smallint, r real)"
+                f"CREATE TABLE {name} (id int, i int, b bigint, f float8, t text, u uuid, w timestamptz, c text, n numeric, s smallint, r real, e real[])"
                 f" USING {'treedb' if name == 'mine' and seed % 2 else 'heap'} WITH (autovacuum_enabled = off, parallel_workers = 2)")
             for column, (expression, _) in COLUMNS.items():
                 how = self.random.choice(["", " DESC", " NULLS FIRST", " DESC NULLS LAST"]) if name == "mine" else ""
                 self.sessions[0].execute(f"CREATE INDEX {name}_{column} ON {name} USING {method} ({expression}{how})")
             self.sessions[0].execute(f"CREATE INDEX {name}_several ON {name} USING {method} (i, t COLLATE \"C\" DESC, b)")
             self.sessions[0].execute(f"CREATE INDEX {name}_alike ON {name} USING {method} ({ALIKE})")
+            if name == "mine":
+                self.sessions[0].execute(f"CREATE INDEX mine_e ON mine USING treedb_hnsw (e treedb.{self.operators}) WITH (dimensions = {self.dimensions}, m = 6)")
             self.sessions[0].execute(f"CREATE INDEX {name}_more ON {name} USING {method} (s) INCLUDE (t, n, id)")
 
     def connect(self):
         session = self.cluster.connect()
         session.execute(f"SET client_min_messages = error; SET jit = off; SET max_parallel_workers_per_gather = 0; SET search_path = {self.schema}, public;"
                         "SET max_parallel_maintenance_workers = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;"
-                        "SET min_parallel_index_scan_size = 0; SET min_parallel_table_scan_size = 0")
+                        "SET min_parallel_index_scan_size = 0; SET min_parallel_table_scan_size = 0;"
+                        f"SET treedb.hnsw_ef_search = {EF}")
         return session
 
     def both(self, who, statement):
@@ -119,8 +136,21 @@ class Twin:
             return "several", f"i = {value(r, 'i')} AND t COLLATE \"C\" {r.choice(['<', '>=', '='])} {value(r, 't')}"
         return column, f"{expression} {r.choice(['<', '<=', '=', '>=', '>'])} {value(r, column)}"
 
+    def vector(self):
+        """A literal of a vector: few of them, so that some are equal, or any; or none."""
+        r = self.near
+        if r.random() < .08:
+            return "NULL"
+        dice = random.Random(r.randrange(6)) if r.random() < .3 else r
+        # Elements without rounding, so that equal rows are equally far.
+        elements = [place + dice.randint(-64, 64) / 64 for place in self.place]
+        return f"'{{{','.join(map(str, elements))}}}'"
+
     def change(self, who):
         r = self.random
+        if self.near.random() < .1:
+            start = self.near.randint(0, self.rows)
+            self.both(who, f"UPDATE @ SET e = {self.vector()} WHERE id BETWEEN {start} AND {start + self.near.choice([0, 3, 40])}")
         kind = r.random()
         if kind < .45:
             count = r.choice([1, 1, 1, 5, 60])
@@ -141,12 +171,14 @@ class Twin:
                 workers = self.parallel.choice([0, 2])
                 self.sessions[who].execute(f"SET max_parallel_maintenance_workers = {workers}")
                 self.both(who, f"REINDEX INDEX @_{r.choice(list(COLUMNS))}")
+                if self.near.random() < .3:
+                    self.sessions[who].execute("REINDEX INDEX mine_e")
 
     def insert(self, count):
         rows = []
         for _ in range(count):
             self.rows += 1
-            rows.append("(" + ", ".join([str(self.rows)] + [value(self.random, column) for column in COLUMNS]) + ")")
+            rows.append("(" + ", ".join([str(self.rows)] + [value(self.random, column) for column in COLUMNS] + [self.vector()]) + ")")
         return f"INSERT INTO @ VALUES {', '.join(rows)}"
 
     def disturbed(self, who):
@@ -243,6 +275,22 @@ class Twin:
         if not found[0] == found[1] == found[2]:
             raise AssertionError(f"{query}: {found}: {[rows[:20] for rows in answers('{};')]}")
 
+    def nearest(self, who):
+        """The rows nearest to a vector, all or those that a condition keeps: as far away by the index as by a sort of the other table."""
+        r, session = self.near, self.sessions[who]
+        query = self.vector().replace("NULL", f"'{{{','.join(['0.25'] * self.dimensions)}}}'")
+        condition = r.choice(["true", f"id % {r.randint(2, 40)} = 0", f"id > {r.randint(0, self.rows)}", f"coalesce(s, 0) < {r.randint(-300, 300)}"])
+        order = f"e OPERATOR(treedb.{self.operator}) {query}::real[]"
+        ask = f"SELECT {order} AS d FROM @ WHERE e IS NOT NULL AND {condition} ORDER BY {order} LIMIT {r.choice([1, 5, 30])}"
+        session.execute("SET enable_seqscan = off; SET enable_sort = off; SET enable_bitmapscan = off")
+        plan = "\n".join(line for line, in session.execute("EXPLAIN (COSTS OFF) " + ask.replace("@", "mine")))
+        assert "using mine_e" in plan, f"not by the index: {ask}: {plan}"
+        by_index = session.execute(ask.replace("@", "mine")).fetchall()
+        session.execute("RESET enable_seqscan; RESET enable_sort; RESET enable_bitmapscan; SET enable_indexscan = off")
+        by_sort = session.execute(ask.replace("@", "theirs")).fetchall()
+        session.execute("RESET enable_indexscan")
+        assert by_index == by_sort, f"{ask}: {by_index} by the index, {by_sort} by a sort"
+
     def alike_question(self):
         """A question about rows with equal values under a collation."""
         r = self.alike
@@ -279,6 +327,8 @@ class Twin:
                 self.change(writer)
             else:
                 self.question(who)
+                if self.near.random() < .2:
+                    self.nearest(who)
             if number % 250 == 249 and not any(self.open):
                 self.check()
         for who in (0, 1):

@@ -34,19 +34,14 @@ CREATE FUNCTION found() RETURNS TABLE (type text, metric text, recall_is_high bo
 DECLARE
     m metrics;
     rel text;
-    line text;
 BEGIN
     FOR m IN SELECT * FROM metrics ORDER BY number LOOP
         rel := 'v' || m.number;
         type := m.type;
         metric := m.operator;
-        by_index := false;
         PERFORM set_config('test.dimensions', m.options, false);
         recall_is_high := recall(rel, m.operator) > 0.97;
-        PERFORM set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true), set_config('enable_indexscan', 'on', true);
-        FOR line IN EXECUTE format('EXPLAIN (COSTS OFF) SELECT id FROM %1$s ORDER BY e %2$s (SELECT e::%3$s FROM queries LIMIT 1) LIMIT 10', rel, m.operator, m.type) LOOP
-            by_index := by_index OR line LIKE '%Index Scan using ' || rel || '_e on ' || rel || '%';
-        END LOOP;
+        by_index := uses_index(m, 'true');
         problems := (SELECT count(*) FROM treedb.check(rel::regclass));
         RETURN NEXT;
     END LOOP;

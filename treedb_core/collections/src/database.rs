@@ -11,7 +11,7 @@ use treedb_storage::{CheckReport, Durability, Options, ReadTxn, Reads, Stats, St
 
 use crate::Collection;
 use crate::catalog::Catalog;
-use crate::catalog::meta::Meta;
+use crate::catalog::meta::{IndexMeta, Meta};
 use crate::catalog::namespace::{Namespace, check_database};
 use crate::catalog::special::{indexes_of_series, make_capped};
 use crate::changes::{self, ChangeLog};
@@ -411,8 +411,21 @@ impl Database {
         Ok((entries, check::entries_to_check(&reads, &metas)?, changes::entries_to_check(&reads)?))
     }
 
+    /// Whether a collection has such an index.
+    pub(crate) fn has_index(&self, is_such: impl Fn(&IndexMeta) -> bool) -> Result<bool> {
+        let reads = self.inner.store.begin_read()?;
+        for namespace in self.inner.catalog.list(&reads, "")? {
+            if let Some(meta) = self.inner.catalog.find(&reads, &namespace)?
+                && meta.indexes.iter().any(&is_such)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// All collections, in the order of their names.
-    pub(crate) fn all_metas(&self, reads: &ReadTxn) -> Result<Vec<Arc<Meta>>> {
+    fn all_metas(&self, reads: &ReadTxn) -> Result<Vec<Arc<Meta>>> {
         let mut metas = Vec::new();
         for namespace in self.inner.catalog.list(reads, "")? {
             metas.extend(self.inner.catalog.find(reads, &namespace)?);

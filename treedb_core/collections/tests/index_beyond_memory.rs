@@ -175,10 +175,11 @@ fn an_index_that_is_many_times_its_memory_is_built_searched_written_and_saved_wi
     assert!(written < BESIDE, "{written}");
     let found = answers(&things, &queries, false);
     let saved = peak("saving what was followed first", || db.save_vector_images().unwrap());
+    // Or another file was written beside the searches before, which the next ones read.
+    assert!(recall(&answers(&things, &queries, false), &found) > 0.99);
     let memory_use = db.vector_memory_use();
     let own = db.vector_memory();
     assert!(saved < BESIDE && memory_use.images == 1 && memory_use.built == 1, "{saved} {memory_use:?}");
-    assert!(recall(&answers(&things, &queries, false), &found) > 0.99);
     drop(things);
     db.close().unwrap();
     // What the store has for itself is no matter of the index.
@@ -203,7 +204,10 @@ fn an_index_that_is_many_times_its_memory_is_built_searched_written_and_saved_wi
         answers(&things, &queries, false);
     });
     let delta = db.vector_memory();
-    assert!(followed < BESIDE + BUDGET as usize && delta <= BUDGET && delta > own, "{followed} {delta}");
+    assert!(
+        followed < BESIDE + BUDGET as usize && delta <= BUDGET && delta > own,
+        "{followed} {delta} {own}"
+    );
     let saved = peak("saving what was followed", || db.save_vector_images().unwrap());
     let now = db.vector_memory_use();
     println!("{delta} bytes with what followed, {} after saving it", now.bytes);
@@ -243,13 +247,14 @@ fn searches_of_an_index_without_a_file_or_room_for_its_image_get_a_file_and_clos
     db.set_vector_memory(BUDGET);
     let peak = peak("a file beside searches", || {
         let begun = Instant::now();
-        while db.vector_memory_use().loaded == 0 {
+        // The file is there a moment before it is counted.
+        while (db.vector_memory_use().streamed, db.vector_memory_use().images) != (1, 1) {
             things.vector_search(&query()).unwrap();
             assert!(begun.elapsed().as_secs() < 120, "{:?}", db.vector_memory_use());
         }
     });
     let memory_use = db.vector_memory_use();
-    assert!((memory_use.streamed, memory_use.built, memory_use.images) == (1, 0, 1), "{memory_use:?}");
+    assert!(memory_use.loaded > 0 && memory_use.built == 0, "{memory_use:?}");
     assert!(peak < BESIDE + BUDGET as usize, "{peak}");
     // What follows is written into a new file before it takes all of the room.
     for round in 0..10 {

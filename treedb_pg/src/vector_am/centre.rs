@@ -147,10 +147,7 @@ fn stored_as(dimensions: usize) -> Element {
 /// Makes `page` the page of a centre.
 pub(super) fn init_page(page: &mut [u8], centre: &Centre) {
     let (elements, mut bytes) = (centre.elements(), Vec::new());
-    match stored_as(elements.len()).is_half() {
-        true => record::halves_of(elements, &mut bytes),
-        false => bytes.extend(elements.iter().flat_map(|element| element.to_le_bytes())),
-    }
+    record::append_elements(stored_as(elements.len()), elements, &mut bytes);
     let mut page = ViewMut::init(page, LEVEL, 0, None);
     page.set_hole(bytes.len()..ROOM);
     if let Some(place) = page.payload().get_mut(..bytes.len()) {
@@ -165,13 +162,9 @@ fn read(index: Index<'_>, meta: &Meta, block: u32) -> Centre {
     }
     let page: Page<Shared> = Page::read(index, block);
     let view = checked(index, block, View::open(page.bytes()));
-    let mut elements = Vec::with_capacity(meta.dimensions);
-    if stored_as(meta.dimensions).is_half() {
-        record::from_halves(view.payload().get(..2 * meta.dimensions).unwrap_or(&[]), &mut elements);
-    } else {
-        let floats = view.payload().as_chunks().0.iter().take(meta.dimensions);
-        elements.extend(floats.map(|element| f32::from_le_bytes(*element)));
-    }
+    let (stored, mut elements) = (stored_as(meta.dimensions), Vec::new());
+    let bytes = view.payload().get(..meta.dimensions * record::element_bytes(stored)).unwrap_or(&[]);
+    record::read_elements(stored, bytes, &mut elements);
     let centre = Centre::new(meta.kind.metric, Element::Float32, elements);
     let is_whole = |centre: &Centre| centre.elements().len() == meta.dimensions;
     centre.filter(is_whole).filter(|_| view.level() == LEVEL).unwrap_or_else(|| {

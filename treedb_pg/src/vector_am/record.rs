@@ -369,7 +369,7 @@ impl Layout {
 
     /// Bytes of the elements of a vector in a slot of its own.
     fn stored_bytes(&self) -> usize {
-        self.dimensions * if self.stored.is_half() { 2 } else { 4 }
+        self.dimensions * element_bytes(self.stored)
     }
 
     /// The bytes of a vector in a slot of its own.
@@ -377,23 +377,14 @@ impl Layout {
         let mut bytes = Vec::with_capacity(ELEMENTS + self.stored_bytes());
         bytes.extend_from_slice(&row_bytes(row));
         bytes.resize(ELEMENTS, 0);
-        if self.stored.is_half() {
-            halves_of(vector, &mut bytes);
-        } else {
-            bytes.extend(vector.iter().flat_map(|element| element.to_le_bytes()));
-        }
+        append_elements(self.stored, vector, &mut bytes);
         bytes
     }
 
     /// Reads the elements of such a vector over `out`.
     pub(super) fn read_vector(&self, slot: &[u8], out: &mut Vec<f32>) {
         let bytes = slot.get(ELEMENTS..ELEMENTS + self.stored_bytes()).unwrap_or(&[]);
-        out.clear();
-        if self.stored.is_half() {
-            from_halves(bytes, out);
-        } else {
-            out.extend(bytes.as_chunks().0.iter().map(|element| f32::from_le_bytes(*element)));
-        }
+        read_elements(self.stored, bytes, out);
     }
 
     /// The elements of such a vector, where they are, or else in `place`.
@@ -557,20 +548,33 @@ pub(super) fn node_bytes(
     bytes
 }
 
-/// Appends elements that have a place in 2 bytes.
-pub(super) fn halves_of(elements: &[f32], out: &mut Vec<u8>) {
-    out.extend(elements.iter().flat_map(|element| Element::Float16.half(*element).to_le_bytes()));
+/// Bytes of an element on a page: 2 of those that are kept as halves, otherwise 4.
+pub(super) fn element_bytes(stored: Element) -> usize {
+    if stored.is_half() { 2 } else { 4 }
 }
 
-/// Appends finite elements of 2 bytes.
-pub(super) fn from_halves(bytes: &[u8], out: &mut Vec<f32>) {
-    let (kernels, from) = (Kernels::best(), out.len());
-    let bytes = bytes.as_chunks().0;
-    out.resize(from + bytes.len(), 0.0);
+/// Appends the bytes of elements, which are such that they lose nothing if they are kept as halves.
+pub(super) fn append_elements(stored: Element, elements: &[f32], out: &mut Vec<u8>) {
+    if stored.is_half() {
+        out.extend(elements.iter().flat_map(|element| stored.half(*element).to_le_bytes()));
+    } else {
+        out.extend(elements.iter().flat_map(|element| element.to_le_bytes()));
+    }
+}
+
+/// Writes the elements that have these bytes over `out`; halves are finite.
+pub(super) fn read_elements(stored: Element, bytes: &[u8], out: &mut Vec<f32>) {
+    out.clear();
+    if !stored.is_half() {
+        out.extend(bytes.as_chunks().0.iter().map(|element| f32::from_le_bytes(*element)));
+        return;
+    }
+    let (kernels, bytes) = (Kernels::best(), bytes.as_chunks().0);
+    out.resize(bytes.len(), 0.0);
     let mut halves = [0; 64];
-    for (bytes, out) in bytes.chunks(halves.len()).zip(out.split_at_mut(from).1.chunks_mut(halves.len())) {
+    for (bytes, out) in bytes.chunks(halves.len()).zip(out.chunks_mut(halves.len())) {
         halves.iter_mut().zip(bytes).for_each(|(half, bytes)| *half = u16::from_le_bytes(*bytes));
-        Element::Float16.widen(&kernels, halves.get(..bytes.len()).unwrap_or(&[]), out);
+        stored.widen(&kernels, halves.get(..bytes.len()).unwrap_or(&[]), out);
     }
 }
 

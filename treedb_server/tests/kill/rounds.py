@@ -27,7 +27,7 @@ sys.path.insert(0, str(HERE.parent / "driver"))
 from journal import Expected, Journal  # noqa: E402
 from native import Native  # noqa: E402
 from server import BIN, Server  # noqa: E402
-from writers import INDEXES, NEAR, TABLE, Builder, MongoWriter, NativeWriter, document, value  # noqa: E402
+from writers import INDEXES, NEAR, TABLE, Builder, MongoWriter, NativeWriter, document, random_vector, value  # noqa: E402
 
 #: Every so many rounds: `treedb check` while the server is down; a second kill while it recovers.
 CHECKED, INTERRUPTED = 5, 4
@@ -153,7 +153,7 @@ class Rounds:
 
         expected = hits = 0
         for _ in range(SEARCHES if documents else 0):
-            query = [self.rng.randrange(-64, 65) / 64 for _ in range(8)]
+            query = random_vector(self.rng)
             if self.rng.random() < 0.5:
                 query = self.rng.choice(list(documents.values()))["e"]
             stage = {"index": NEAR, "path": "e", "queryVector": query, "numCandidates": 100, "limit": NEAREST}

@@ -27,7 +27,8 @@ INDEXES = {
 }
 #: A vector index that comes and goes.
 NEAR = "near"
-NEAR_DEFINITION = {"fields": [{"type": "vector", "path": "e", "numDimensions": 8, "similarity": "euclidean"}]}
+DIMENSIONS = 8
+NEAR_DEFINITION = {"fields": [{"type": "vector", "path": "e", "numDimensions": DIMENSIONS, "similarity": "euclidean"}]}
 
 
 def text(version):
@@ -38,10 +39,13 @@ def group_of(key):
     return key.split(".")[0]
 
 
-def vector(group, version):
+def random_vector(rng):
     """Elements that floats of 32 bits hold exactly."""
-    rng = random.Random(f"{group} {version}")
-    return [rng.randrange(-64, 65) / 64 for _ in range(8)]
+    return [rng.randrange(-64, 65) / 64 for _ in range(DIMENSIONS)]
+
+
+def vector(group, version):
+    return random_vector(random.Random(f"{group} {version}"))
 
 
 def fields(group, version):

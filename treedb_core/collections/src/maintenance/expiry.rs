@@ -171,14 +171,8 @@ impl Database {
 
     /// Starts the thread if there is an index with `expireAfterSeconds`.
     pub(crate) fn start_ttl_monitor(&self) -> Result<()> {
-        let reads = self.inner.store.begin_read()?;
-        for namespace in self.inner.catalog.list(&reads, "")? {
-            if let Some(meta) = self.inner.catalog.find(&reads, &namespace)?
-                && meta.indexes.iter().any(|index| index.building.is_none() && expires(index))
-            {
-                self.inner.ttl_monitor.start(self);
-                return Ok(());
-            }
+        if self.has_index(|index| index.building.is_none() && expires(index))? {
+            self.inner.ttl_monitor.start(self);
         }
         Ok(())
     }

@@ -77,8 +77,7 @@ fn is_ready(index: &IndexMeta) -> bool {
 impl Database {
     /// Starts the thread if there is a vector index.
     pub(crate) fn start_image_writer(&self) -> Result<()> {
-        let metas = self.all_metas(&self.inner.store.begin_read()?)?;
-        if metas.iter().any(|meta| meta.indexes.iter().any(is_ready)) {
+        if self.has_index(is_ready)? {
             self.inner.image_writer.start(self);
         }
         Ok(())

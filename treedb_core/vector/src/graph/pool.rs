@@ -55,7 +55,7 @@ pub(super) fn places(most: usize, tied: usize, free: usize) -> usize {
     most + tied.min(free * most)
 }
 
-/// Nodes that are moved, and scores that are compared, at a time. There is room for twice as many behind the last node.
+/// How many nodes are moved, or scores compared, by one step. The vectors have at least twice as many places more than there are nodes.
 const BLOCK: usize = 16;
 /// Scores that are compared with a new one, at most.
 const AT_ONCE: usize = BLOCK * BLOCK;

@@ -204,15 +204,6 @@ impl MemoryGraph {
         }
     }
 
-    /// The score of two nodes as searches go by it: not always that which links are chosen by.
-    pub fn search_score(&self, a: u32, b: u32) -> f32 {
-        if self.reach.is_none() {
-            let Ok(score) = self.between(a, b);
-            return score;
-        }
-        code::score(self.scores_of, &self.kernels, self.scored(a), self.scored(b))
-    }
-
     /// What links are chosen with beside the centre.
     pub fn reach(&self) -> Option<Reach> {
         self.reach

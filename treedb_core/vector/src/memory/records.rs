@@ -37,6 +37,29 @@ pub struct Records<T> {
     mapped: usize,
 }
 
+/// Writes the segments of records into a file.
+#[derive(Debug, Default)]
+pub(super) struct SegmentWriter {
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl SegmentWriter {
+    /// Writes the elements of the next segment.
+    pub(super) fn write<T: Number>(&mut self, elements: &[T], out: &mut impl Write) -> io::Result<()> {
+        self.bytes.clear();
+        T::write(elements, &mut self.bytes);
+        out.write_all(&self.bytes)?;
+        self.written += self.bytes.len();
+        Ok(())
+    }
+
+    /// Writes zeros up to the next multiple of [`PAGE`] bytes.
+    pub(super) fn finish(self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(&vec![0; self.written.next_multiple_of(PAGE) - self.written])
+    }
+}
+
 impl<T: Number> Records<T> {
     /// Records of so many elements.
     pub fn new(len: usize) -> Records<T> {
@@ -126,19 +149,15 @@ impl<T: Number> Records<T> {
     /// # Errors
     /// Those of `out`; `InvalidData` if there are damaged ones.
     pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
-        let (mut bytes, mut written) = (Vec::new(), 0);
+        let mut segments = SegmentWriter::default();
         for (number, segment) in self.segments().enumerate() {
             let elements = segment.checked(number);
             if elements.len() != self.len << self.shift {
                 return Err(invalid());
             }
-            bytes.clear();
-            T::write(elements, &mut bytes);
-            out.write_all(&bytes)?;
-            written += bytes.len();
+            segments.write(elements, out)?;
         }
-        let end = written.next_multiple_of(PAGE);
-        out.write_all(&vec![0; end - written])
+        segments.finish(out)
     }
 
     /// So many records like these, of which there are none yet, that were written into a file from `at` on, and where the next bytes of the

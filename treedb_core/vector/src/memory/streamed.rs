@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use super::mapped::invalid;
 use super::nodes::MOST_CHAINS;
-use super::records::{PAGE, Records};
+use super::records::{Records, SegmentWriter};
 use super::segment::Number;
 use super::vectors::Vectors;
 use super::{MemoryGraph, bytes};
@@ -35,8 +35,7 @@ pub struct RecordsWriter<T> {
     /// Elements of a record.
     len: usize,
     count: usize,
-    bytes: Vec<u8>,
-    written: usize,
+    segments: SegmentWriter,
 }
 
 impl<T: Number> RecordsWriter<T> {
@@ -44,7 +43,7 @@ impl<T: Number> RecordsWriter<T> {
     pub fn new(records: &Records<T>) -> RecordsWriter<T> {
         let (len, shift, _) = records.shape();
         let segment = vec![T::default(); len << shift];
-        RecordsWriter { segment, filled: 0, len, count: 0, bytes: Vec::new(), written: 0 }
+        RecordsWriter { segment, filled: 0, len, count: 0, segments: SegmentWriter::default() }
     }
 
     /// The next record, of zeros, to be filled.
@@ -62,10 +61,7 @@ impl<T: Number> RecordsWriter<T> {
     }
 
     fn write_segment(&mut self, out: &mut impl Write) -> io::Result<()> {
-        self.bytes.clear();
-        T::write(&self.segment, &mut self.bytes);
-        out.write_all(&self.bytes)?;
-        self.written += self.bytes.len();
+        self.segments.write(&self.segment, out)?;
         self.segment.fill(T::default());
         self.filled = 0;
         Ok(())
@@ -82,7 +78,7 @@ impl<T: Number> RecordsWriter<T> {
         if self.filled > 0 {
             self.write_segment(out)?;
         }
-        out.write_all(&vec![0; self.written.next_multiple_of(PAGE) - self.written])
+        self.segments.finish(out)
     }
 }
 

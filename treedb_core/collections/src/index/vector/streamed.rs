@@ -87,8 +87,8 @@ pub(super) struct StreamedImage<'s, R> {
     positions: u64,
 }
 
-/// The error of a writing that is to end.
-fn ended() -> QueryError {
+/// The error of a write that was not to go on.
+pub(super) fn interrupted() -> QueryError {
     QueryError::new(ErrorCode::Interrupted, "the writing of a vector index's image was to end")
 }
 
@@ -125,7 +125,7 @@ impl<'s, R: Reads> StreamedImage<'s, R> {
             }
             image.positions = image.positions.max(position_of(number) + 1);
             if image.ranks.count.is_multiple_of(ASKED) && !may(image.bytes()) {
-                return Err(ended());
+                return Err(interrupted());
             }
             Ok(())
         })?;
@@ -137,7 +137,7 @@ impl<'s, R: Reads> StreamedImage<'s, R> {
         if nodes_in(view.reads.len(table)?) != image.ranks.count as u64 {
             return Err(broken());
         }
-        if may(image.bytes()) { Ok(image) } else { Err(ended()) }
+        if may(image.bytes()) { Ok(image) } else { Err(interrupted()) }
     }
 
     /// Calls `visit` with the rows of nodes.
@@ -194,7 +194,7 @@ impl<'s, R: Reads> StreamedImage<'s, R> {
         let (mut done, bytes) = (0_usize, self.bytes());
         let mut go_on = |bytes: u64| {
             done += 1;
-            if done.is_multiple_of(ASKED) && !may(bytes) { Err(Failure::Read(ended())) } else { Ok(()) }
+            if done.is_multiple_of(ASKED) && !may(bytes) { Err(Failure::Read(interrupted())) } else { Ok(()) }
         };
         self.each(|image, row, record| {
             if node_of_vector_row(row).is_none() {
@@ -257,7 +257,7 @@ impl<'s, R: Reads> StreamedImage<'s, R> {
         let read = self.for_each_row(|image, row, record| {
             visit(image, row, record).map_err(|error| {
                 failure = Some(error);
-                ended()
+                interrupted()
             })
         });
         match (read, failure) {

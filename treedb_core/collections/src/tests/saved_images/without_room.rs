@@ -140,7 +140,7 @@ fn a_writing_that_is_to_end_leaves_no_file_and_the_next_one_writes_it() {
     write(&db, &|| true).unwrap();
     search(&db, &mut rng);
     assert_eq!(made(&db), (0, 1, 1));
-    // Written once, whoever asks.
+    // A second request writes nothing: the file is of the newest state.
     write(&db, &|| true).unwrap();
     assert_eq!(made(&db), (0, 1, 1));
 }

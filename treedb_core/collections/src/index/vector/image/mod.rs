@@ -266,6 +266,18 @@ impl Images {
         }
     }
 
+    /// Whether an index was dropped.
+    fn is_dropped(&self, table: u32) -> bool {
+        lock(&self.slots).dropped.contains(&table)
+    }
+
+    /// Removes the file of an index that was dropped while it was written.
+    fn remove_if_dropped(&self, saved: &SavedImages, table: u32) {
+        if self.is_dropped(table) {
+            saved.remove(table);
+        }
+    }
+
     /// The slot of an index; `None` if the index was dropped.
     fn slot(&self, table: &Table) -> Option<Arc<Slot>> {
         let mut slots = lock(&self.slots);

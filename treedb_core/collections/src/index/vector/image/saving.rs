@@ -10,7 +10,7 @@ use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, Store, Table};
 
 use super::slot::State;
-use super::without_room::ended;
+use super::without_room::error_of_write;
 use super::{Contents, Images, lock};
 use crate::catalog::meta::Meta;
 use crate::index::vector::follow::STEP_ELEMENTS;
@@ -93,17 +93,14 @@ impl Images {
         let begun = Instant::now();
         let has_checkpoint = of == Since::Checkpoint;
         let written = saved.write(store, (table, def), (since, has_checkpoint), &image.contents, goes_on);
-        written.map_err(|error| ended(error, goes_on))?;
+        written.map_err(|error| error_of_write(error, goes_on))?;
         let seconds = begun.elapsed().as_secs_f64();
         tracing::info!(namespace = %meta.namespace, index = def.name, bytes, seconds, "saved a vector index's image");
         let file = || saved.written((table, def), rows_end);
         if let Err(error) = self.go_on_in_file(table, &image.contents, file) {
             tracing::warn!(index = def.name, %error, "a vector index's saved image cannot be used");
         }
-        // It may have been dropped meanwhile.
-        if lock(&self.slots).dropped.contains(&table.id()) {
-            saved.remove(table.id());
-        }
+        self.remove_if_dropped(saved, table.id());
         Ok(())
     }
 

@@ -23,7 +23,7 @@ use crate::catalog::namespace::Namespace;
 use crate::index::vector::follow::{Follower, STEP_ELEMENTS};
 use crate::index::vector::record::nodes_in;
 use crate::index::vector::saved::SavedImages;
-use crate::index::vector::streamed::{StreamedImage, can_stream};
+use crate::index::vector::streamed::{StreamedImage, can_stream, interrupted};
 use crate::read::view::View;
 
 /// After a writing an index is left alone for so many times as long as it took, and at least for so long.
@@ -33,6 +33,7 @@ const LEAST_REST: Duration = if cfg!(test) { Duration::ZERO } else { Duration::f
 const SPARE: u64 = 8;
 /// The rest is doubled so often at most.
 const DOUBLED: u32 = 16;
+/// As long as a process lives, but not so long that no clock tells when it is over.
 const LONGEST_REST: Duration = Duration::from_secs(1 << 31);
 /// Rests of more indexes than these are forgotten once they are over.
 const RESTING: usize = 1024;
@@ -84,9 +85,9 @@ impl Asks {
             if asked.stops {
                 return None;
             }
-            let (now, mut soon) =
-                (Instant::now(), asked.indexes.iter().map(|(table, (_, from))| (*from, *table)));
-            asked = match soon.by_ref().min() {
+            let now = Instant::now();
+            let next = asked.indexes.iter().map(|(table, (_, from))| (*from, *table)).min();
+            asked = match next {
                 Some((from, table)) if from <= now => {
                     asked.ends_current = false;
                     return asked.indexes.remove(&table).map(|(namespace, _)| (table, namespace));
@@ -109,18 +110,16 @@ impl Asks {
         }
         let soon = asked.rests.get(&table).map_or(0, |rest| rest.soon);
         let rests = LEAST_REST.max(took.saturating_mul(RESTS)).saturating_mul(1 << soon.min(DOUBLED));
-        // Beyond what a clock can say, it rests as long as the process lives.
-        let until = now.checked_add(rests).unwrap_or(now + LONGEST_REST);
-        asked.rests.insert(table, Rest { until, soon });
+        asked.rests.insert(table, Rest { until: now + rests.min(LONGEST_REST), soon });
     }
 
-    /// Lets whoever waits or writes end.
+    /// Ends the thread that waits in [`Asks::next`], and the writing under way.
     pub(crate) fn stop(&self) {
         lock(&self.asked).stops = true;
         self.changed.notify_all();
     }
 
-    /// Lets the writing under way end.
+    /// Ends the writing under way.
     pub(crate) fn end_current(&self) {
         lock(&self.asked).ends_current = true;
     }
@@ -201,18 +200,31 @@ impl Images {
             return Ok(());
         }
         let done = self.stream(saved, store, &view, (table, def), goes_on);
-        // It may have been dropped meanwhile.
-        if self.is_dropped(number) {
-            saved.remove(number);
+        self.remove_if_dropped(saved, number);
+        if done? {
+            self.leave_file_before(number);
+            self.streamed.fetch_add(1, Ordering::Relaxed);
         }
-        done
+        Ok(())
     }
 
-    fn is_dropped(&self, table: u32) -> bool {
-        lock(&self.slots).dropped.contains(&table)
+    /// Drops the image that a search has read from the file before while this one was written: it keeps that file on the disk, and what it has followed in
+    /// memory. The next search reads the new file.
+    fn leave_file_before(&self, table: u32) {
+        let known = lock(&self.slots).by_table.get(&table).map(|known| Arc::clone(&known.slot));
+        let Some(slot) = known else { return };
+        let mut state = lock(&slot.state);
+        if state.is_from_file {
+            let before = std::mem::take(&mut *state);
+            slot.building.store(true, Ordering::Relaxed);
+            slot.note_bytes(&state);
+            drop(state);
+            // To give back a large one takes longer.
+            drop(before);
+        }
     }
 
-    /// Writes the file of an index; [`SavedImages::saving`] is held.
+    /// Writes the file of an index, if it has another one; returns whether it did. [`SavedImages::saving`] is held.
     fn stream(
         &self,
         saved: &SavedImages,
@@ -220,10 +232,10 @@ impl Images {
         view: &View<'_, ReadTxn>,
         (table, def): (&Table, &VectorDef),
         goes_on: &dyn Fn() -> bool,
-    ) -> Result<()> {
-        let Some(version) = view.reads.version(table)? else { return Ok(()) };
+    ) -> Result<bool> {
+        let Some(version) = view.reads.version(table)? else { return Ok(false) };
         if saved.is_saved(table, def, version.changed()) {
-            return Ok(());
+            return Ok(false);
         }
         let (begun, mut memory) = (Instant::now(), self.reserve());
         let mut may = |bytes: u64| goes_on() && !self.is_dropped(table.id()) && memory.grow_to(bytes);
@@ -233,23 +245,19 @@ impl Images {
         let written = saved.write_streamed(store, (table, def), view.reads.txn(), bytes, |out| {
             image.write_to(out, &mut may)
         });
-        written.map_err(|error| ended(error, goes_on))?;
-        self.streamed.fetch_add(1, Ordering::Relaxed);
+        written.map_err(|error| error_of_write(error, goes_on))?;
         let seconds = begun.elapsed().as_secs_f64();
         tracing::info!(%namespace, index = def.name, bytes, seconds, "wrote a vector index's image");
-        Ok(())
+        Ok(true)
     }
 }
 
-/// The error of a writing: that it was to end, if that is so.
-pub(super) fn ended(error: QueryError, goes_on: &dyn Fn() -> bool) -> QueryError {
-    if goes_on() {
-        return error;
-    }
-    QueryError::new(ErrorCode::Interrupted, "the writing of a vector index's image was to end".to_owned())
+/// The error of a write that failed: `Interrupted`, whatever else it says, if it was not to go on.
+pub(super) fn error_of_write(error: QueryError, goes_on: &dyn Fn() -> bool) -> QueryError {
+    if goes_on() { error } else { interrupted() }
 }
 
-/// Logs what came of a writing that nobody waits for.
+/// Logs the result of a write in the background.
 pub(crate) fn log(namespace: &Namespace, done: Result<()>) {
     match done {
         Ok(()) => {}
