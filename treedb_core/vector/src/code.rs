@@ -29,8 +29,8 @@ pub struct Factors {
     pub squares: f32,
     /// The sum of the codes.
     pub sum: i32,
-    /// One more element, which no code has: what links beside a centre are chosen with ([`crate::centre::Reach`]). Scores of
-    /// [`Metric::L2`] have its products, but not its square. Usually 0.
+    /// One more element, which no code has: what links beside a centre are chosen with ([`crate::centre::Reach`]). `squares` are without
+    /// its square, and scores of [`Metric::L2`] with that of the difference. Usually 0.
     pub aside: f32,
 }
 
@@ -90,8 +90,9 @@ impl<'c> Coded<'c> {
 
     /// The factors with the squared length computed from the codes.
     pub fn with_squares(&self) -> Factors {
-        let numbers = self.codes.iter().map(|code| i64::from(*code) - i64::from(ZERO));
-        let squares: i64 = numbers.map(|number| number * number).sum();
+        let numbers = self.codes.iter().map(|code| i32::from(*code) - i32::from(ZERO));
+        // No vector has so many elements that this is too large.
+        let squares: i32 = numbers.map(|number| number * number).sum();
         Factors { squares: squares as f32 * self.factors.scale * self.factors.scale, ..self.factors }
     }
 
@@ -166,7 +167,11 @@ pub fn score(metric: Metric, kernels: &Kernels, a: Coded<'_>, b: Coded<'_>) -> f
 pub(crate) fn score_of(metric: Metric, a: Factors, b: Factors, products: i32) -> f32 {
     let dot = a.scale * b.scale * (products - i32::from(ZERO) * b.sum) as f32;
     match metric {
-        Metric::L2 => a.squares + b.squares - 2.0 * (dot + a.aside * b.aside),
+        Metric::L2 => {
+            // Apart from the others, which it may be much greater than.
+            let aside = a.aside - b.aside;
+            a.squares + b.squares - 2.0 * dot + aside * aside
+        }
         _ => -dot,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use treedb_testing::{Alike, Counting, Rng};
 use treedb_vector::centre::Centre;
 use treedb_vector::element::Element;
-use treedb_vector::graph::{Limits, Part};
+use treedb_vector::graph::{Limits, NodesMut, Part};
 use treedb_vector::memory::{Builder, MemoryGraph, Searcher, Undisturbed};
 use treedb_vector::metric::Metric;
 
@@ -142,6 +142,39 @@ fn by_inner_product_short_and_long_queries_find_as_much() {
             let sure = told_apart(&graph, &live, &queries, Metric::InnerProduct, 20);
             assert!(sure >= 0.99, "{offset}, {length} times as long: {sure}");
         }
+    }
+}
+
+#[test]
+fn what_links_are_chosen_by_keeps_its_digits_however_far_from_zero_and_however_long_some_vectors_are() {
+    for offset in [20.0, 200.0, 1000.0] {
+        let mut vectors = Alike::new(1, DIMENSIONS, offset).vectors(1000);
+        for vector in vectors.iter_mut().step_by(25) {
+            vector.iter_mut().for_each(|element| *element *= 1.5);
+        }
+        let graph = centred(Metric::InnerProduct, &vectors);
+        let reach = f64::from(graph.reach().unwrap().number());
+        // What the codes of a node stand for, and the element that makes all vectors equally long.
+        let coded = |node: u32| -> (Vec<f32>, f64) {
+            let elements: Vec<f32> = graph.coded(node).elements().collect();
+            let square = -distance(Metric::InnerProduct, &elements, &elements);
+            let left = reach + f64::from(graph.coded(node).factors.squares) - square;
+            (elements, left.max(0.0).sqrt())
+        };
+        let mut most = 0.0_f64;
+        // None of these is longer than others.
+        for node in (1..900).step_by(25) {
+            let apart = |other: u32| {
+                let ((a, aside), (b, other_aside)) = (coded(node), coded(other));
+                distance(Metric::L2, &a, &b) + (aside - other_aside).powi(2)
+            };
+            let score = |other: u32| f64::from(graph.between(node, other).unwrap());
+            let exact = apart(node + 1) - apart(node + 2);
+            most = most.max((score(node + 1) - score(node + 2) - exact).abs());
+        }
+        println!("{offset}: {most} off");
+        // Vectors of two clusters are some 400 apart.
+        assert!(most < 0.1, "{offset}: {most}");
     }
 }
 

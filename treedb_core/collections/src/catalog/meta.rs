@@ -5,7 +5,7 @@
 //! ```text
 //! { v: 1, id: int64, uuid: binary, format: int32, shapes: binary?, options: document, next_index: int64,
 //!   indexes: [ { id: int64, name: string, key: document, unique: bool, multikey: bool, shortened: true?,
-//!                several: true?, centred: true?, reaching: true?,
+//!                several: true?, centred: true?, reaching: int32?,
 //!                building: int64?, sort_keys: int32?, .. } ] }
 //! ```
 //!
@@ -15,8 +15,9 @@
 //! (`several`: those of version 6 do not have documents with several); 8 for a view ([`super::view_def`]), and for a collection that is capped,
 //! clustered or a time series ([`super::special`]); 9 if a vector index has elements of less than 4 bytes (`elements` of its field); 10 if there
 //! is a `2dsphere` or `2d` index; 11 if an index has `background`; 12 if the `quantization` of a vector index is `binary`, `bits2` or `bits4`;
-//! 13 if the codes of one are about a centre (`centred`, see `index/vector/record`); 14 if the links of one, under inner product, are chosen by
-//! distances (`reaching`); 15 if there is a search index with several fields of vectors. The options of an index have the names
+//! 13 if the codes of one are about a centre (`centred`, see `index/vector/record`); 15 if the links of one, under inner product, are chosen by
+//! distances (`reaching`: the version of their scores, 2). In entries of version 14, which programs wrote that were not released, `reaching` is `true`,
+//! and the scores had lost digits: such an index is rebuilt when the database is opened (`index_rebuild`). 16 if there is a search index with several fields of vectors. The options of an index have the names
 //! that `createIndexes` gives them (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `background`, `collation`,
 //! `wildcardProjection`). A vector index has `type` and `definition`, as `createSearchIndexes` gives them, instead of `key` and options.
 //! A search index with several fields of vectors is as many entries of its name, each with the whole `definition` and with the `path` of its field.
@@ -82,9 +83,11 @@ const VERSION_FEW_BITS: i32 = 12;
 /// Version of an entry with a vector index whose codes are about a centre.
 const VERSION_CENTRED: i32 = 13;
 /// Version of an entry with a vector index whose links are chosen beside its centre by distances, under inner product.
-const VERSION_REACHING: i32 = 14;
+const VERSION_REACHING: i32 = 15;
+/// Version of the scores of such links; 1 in entries of version 14.
+pub(crate) const REACH_SCORES: i32 = 2;
 /// Version of an entry with a search index that has several fields of vectors.
-const VERSION_FIELDS: i32 = 15;
+const VERSION_FIELDS: i32 = 16;
 /// The row id up to which the build of a field of a search index has read when it waits for those of the others.
 pub(crate) const BUILT: u64 = u64::MAX;
 /// Version of the sort keys of an index that names none.
@@ -128,6 +131,8 @@ pub(crate) struct IndexMeta {
     pub(crate) building: Option<u64>,
     /// Version of its sort keys, if it has a collation.
     pub(crate) sort_keys: i32,
+    /// Version of the scores of its links, if they are chosen by a reach.
+    pub(crate) reach_scores: i32,
     /// The table of its entries.
     pub(crate) table: Table,
     /// How often it was used.
@@ -324,10 +329,14 @@ impl Meta {
                     multikey: index.get_bool("multikey").map_err(|e| damaged(&e.to_string()))?,
                     shortened: index.get_bool("shortened").unwrap_or(false),
                     centred: index.get_bool("centred").unwrap_or(false),
-                    reaching: index.get_bool("reaching").unwrap_or(false),
+                    reaching: index.contains_key("reaching"),
                 },
                 building: index.get_i64("building").ok().map(i64::cast_unsigned),
                 sort_keys: index.get_i32("sort_keys").unwrap_or(FIRST_SORT_KEYS),
+                reach_scores: match index.get("reaching") {
+                    Some(version) => version.as_i32().unwrap_or(1),
+                    None => REACH_SCORES,
+                },
                 table: table(index_table(id, index_id))?,
                 uses: Arc::default(),
             });
@@ -418,7 +427,7 @@ impl IndexMeta {
             entry.insert("centred", true);
         }
         if self.flags.reaching {
-            entry.insert("reaching", true);
+            entry.insert("reaching", self.reach_scores);
         }
         if self.has_several() {
             entry.insert("several", true);
@@ -471,9 +480,11 @@ impl IndexMeta {
         self.def.as_ordered().is_some_and(|def| !def.options.collation.is_simple())
     }
 
-    /// True if its keys were made by another version of the collations, so that this version's look-ups would miss them.
+    /// True if its keys were made by another version of the collations, so that this version's look-ups would miss them, or its links have
+    /// scores that this version does not compare with its own.
     pub(crate) fn is_outdated(&self) -> bool {
-        self.has_sort_keys() && self.sort_keys != KEY_VERSION
+        let has_other_scores = self.flags.reaching && self.reach_scores != REACH_SCORES;
+        self.has_sort_keys() && self.sort_keys != KEY_VERSION || has_other_scores
     }
 }
 

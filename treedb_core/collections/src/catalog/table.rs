@@ -19,7 +19,9 @@ use treedb_query::index::Definition;
 use treedb_query::index::ordered::IndexDef;
 use treedb_storage::{Reads, Table, TableKind, WriteTxn};
 
-use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, drop_index_tables, index_table, rows_table};
+use crate::catalog::meta::{
+    IndexFlags, IndexMeta, Meta, REACH_SCORES, drop_index_tables, index_table, rows_table,
+};
 use crate::catalog::namespace::Namespace;
 use crate::catalog::options::complete;
 use crate::catalog::special::{capped_table, create_capped_table};
@@ -269,6 +271,7 @@ impl Catalog {
                 flags: IndexFlags::default(),
                 building: None,
                 sort_keys: KEY_VERSION,
+                reach_scores: REACH_SCORES,
                 table,
                 uses: Arc::default(),
             }],

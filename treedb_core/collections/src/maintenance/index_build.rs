@@ -14,7 +14,7 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
 
 use crate::catalog::index_spec::IndexSpec;
-use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, index_table};
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, REACH_SCORES, index_table};
 use crate::catalog::namespace::Namespace;
 use crate::changes::Defined;
 use crate::database::Database;
@@ -199,6 +199,7 @@ fn add_in_state(edit: &mut Edit<'_>, def: &Definition, building: Option<u64>) ->
         flags: IndexFlags::default(),
         building,
         sort_keys: KEY_VERSION,
+        reach_scores: REACH_SCORES,
         table,
         uses: Arc::default(),
     });

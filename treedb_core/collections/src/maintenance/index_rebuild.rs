@@ -1,4 +1,5 @@
-//! Rebuilding indexes: those of a collection on request, and those whose collation keys have another version than this program's.
+//! Rebuilding indexes: those of a collection on request, and those whose collation keys, or scores of links, have another version than this
+//! program's.
 //!
 //! A new index is built next to the old one under the same name, which queries use until the new one replaces it.
 //!
@@ -95,10 +96,10 @@ fn build_or_remove(db: &Database, namespace: &Namespace, new: i64, name: &str) -
 fn rebuild(db: &Database, namespace: &Namespace, old: i64) -> Result<()> {
     let begun = db.edit(namespace, false, None, |edit| begin(edit, old))?;
     let Some((new, name)) = begun.flatten() else { return Ok(()) };
-    tracing::info!(%namespace, index = name, "rebuilding an index: its collation keys have another version");
+    tracing::info!(%namespace, index = name, "rebuilding an index: its collation keys, or the scores of its links, have another version");
     build_or_remove(db, namespace, new, &name).map_err(|error| QueryError {
         message: format!(
-            "{namespace}: the index '{name}' has to be rebuilt for the collations of this version of TreeDB, which \
+            "{namespace}: the index '{name}' has to be rebuilt for this version of TreeDB, which \
              failed: {}. Open the database with the version that wrote it, and drop the index or change the \
              documents",
             error.message

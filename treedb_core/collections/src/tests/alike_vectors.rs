@@ -67,7 +67,7 @@ pub(super) fn least(similarity: &str) -> f64 {
 
 /// The version of a catalog entry with an index that has a centre.
 fn version(similarity: &str) -> i32 {
-    if similarity == "dotProduct" { 14 } else { 13 }
+    if similarity == "dotProduct" { 15 } else { 13 }
 }
 
 /// The catalog entry of the collection.

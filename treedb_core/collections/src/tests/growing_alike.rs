@@ -187,6 +187,82 @@ fn an_index_of_an_earlier_version_that_has_no_centre_gets_one_with_the_next_vect
     db.check().unwrap();
 }
 
+#[test]
+fn by_inner_product_an_index_is_linked_anew_when_its_vectors_have_outgrown_what_links_were_chosen_with() {
+    // The last vectors are a little longer than the first, whose order by inner product is nearly that of their lengths.
+    let (mut vectors, db) = (alike(100.0), empty(&SimDisk::new(), "dotProduct", "scalar"));
+    let centre = || {
+        let reads = db.store().begin_read().unwrap();
+        let (table, mut centre) = (reads.table(&table_name(&db)).unwrap().unwrap(), Vec::new());
+        reads.visit_row(&table, 0, &mut |row| centre = row.to_vec()).unwrap();
+        centre
+    };
+    let mut insert_longer = |ids: std::ops::Range<i32>| {
+        for id in ids {
+            vectors.set_offset(100.0 + id as f32 / 100.0);
+            insert(&db, &mut vectors, id..id + 1);
+        }
+    };
+    insert_longer(0..JUDGED);
+    let first = centre();
+    insert_longer(JUDGED..JUDGED_AGAIN - 1);
+    assert!(!first.is_empty() && centre() == first);
+    insert_longer(JUDGED_AGAIN - 1..JUDGED_AGAIN);
+    let second = centre();
+    assert!(second.len() == first.len() && second != first);
+    insert_longer(JUDGED_AGAIN..600);
+    assert!(centre() == second);
+    db.check().unwrap();
+    let found = recalls(&db, &mut vectors);
+    println!("{found:?}");
+    assert!(found.iter().all(|found| *found >= 0.95), "{found:?}");
+    // Others, of which none is longer than those before, leave an index as it is.
+    for similarity in SIMILARITIES {
+        let (mut vectors, db) = (alike(20.0), empty(&SimDisk::new(), similarity, "scalar"));
+        insert(&db, &mut vectors, 0..JUDGED_AGAIN - 1);
+        let table = db.store().begin_read().unwrap().table(&table_name(&db)).unwrap().unwrap();
+        let row = |row: u64| {
+            let mut bytes = Vec::new();
+            db.store().begin_read().unwrap().visit_row(&table, row, &mut |row| bytes = row.to_vec()).unwrap();
+            bytes
+        };
+        let before = row(0);
+        insert(&db, &mut vectors, JUDGED_AGAIN - 1..JUDGED_AGAIN);
+        assert!(!before.is_empty() && (similarity == "dotProduct" || row(0) == before), "{similarity}");
+    }
+}
+
+#[test]
+fn an_index_whose_links_have_scores_of_an_earlier_version_is_rebuilt_when_the_database_is_opened() {
+    let (disk, mut vectors) = (SimDisk::new(), alike(20.0));
+    let db = indexed(&disk, &mut vectors, "dotProduct", "scalar");
+    let before = table_name(&db);
+    db.close().unwrap();
+    let store = treedb_storage::Store::open_with("/data/documents", options(&disk)).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let catalog = txn.table("catalog").unwrap().unwrap();
+    let entry = txn.get(&catalog, b"shop.things").unwrap().unwrap();
+    let mut entry = bson::Document::from_reader(&entry[..]).unwrap();
+    assert_eq!(entry.insert("v", 14), Some(Bson::Int32(15)));
+    let index = entry.get_array_mut("indexes").unwrap()[1].as_document_mut().unwrap();
+    assert_eq!(index.insert("reaching", true), Some(Bson::Int32(2)));
+    txn.put(&catalog, b"shop.things", &entry.to_vec().unwrap()).unwrap();
+    txn.commit().unwrap();
+    store.close().unwrap();
+    let mut after = Vec::new();
+    for _ in 0..2 {
+        let db = open(&disk).unwrap();
+        assert!(has_centre(&db));
+        db.check().unwrap();
+        let found = recalls(&db, &mut vectors);
+        assert!(found.iter().all(|found| *found >= least("dotProduct")), "{found:?}");
+        after.push(table_name(&db));
+        db.close().unwrap();
+    }
+    // Once.
+    assert!(after[0] == after[1] && after[0] != before, "{before}, {after:?}");
+}
+
 /// One to four vectors.
 fn several(vectors: &mut Alike, id: i32) -> Bson {
     let mut vector = || vectors.vector().into_iter().map(f64::from).collect::<Vec<_>>();

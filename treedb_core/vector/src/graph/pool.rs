@@ -242,8 +242,9 @@ impl<N: Copy> Pool<N> {
     /// Adds a node, if it is among the nearest. True if it is the one that is expanded next, unless others come before it.
     #[inline(always)]
     pub fn insert(&mut self, score: f32, node: N) -> bool {
+        // A NaN, as of vectors whose squares are too large for a float, would be nowhere in the order: it is as far as can be.
+        let score = score.min(f32::INFINITY);
         let is_full = self.len >= self.places;
-        // A NaN is never nearer.
         if is_full && !self.scores().last().is_some_and(|last| score < *last) {
             if self.keeps_others {
                 self.others.push((Found { score, node }, false));
@@ -407,6 +408,26 @@ mod tests {
     use treedb_testing::Rng;
 
     use super::*;
+
+    #[test]
+    fn a_score_that_is_no_number_is_beyond_all_others() {
+        let mut pool = Pool::default();
+        pool.reset(4);
+        for (node, score) in [f32::NAN, 3.0, -f32::NAN, 1.0, 2.0, f32::NAN, 0.0].into_iter().enumerate() {
+            pool.insert(score, node);
+        }
+        let found: Vec<_> = pool.found().map(|found| (found.node, found.score)).collect();
+        assert_eq!(found, [(6, 0.0), (3, 1.0), (4, 2.0), (1, 3.0)]);
+        pool.reset(4);
+        pool.keep_others();
+        (0..9).for_each(|node| {
+            pool.insert(if node % 2 == 0 { -f32::NAN } else { 9.0 - node as f32 }, node);
+        });
+        pool.widen(6);
+        let found: Vec<_> = pool.found().map(|found| found.node).collect();
+        assert_eq!(found[..4], [7, 5, 3, 1]);
+        assert!(pool.found().skip(4).all(|found| found.score == f32::INFINITY && found.node % 2 == 0));
+    }
 
     #[test]
     fn a_pool_expands_only_as_many_of_the_nearest_as_it_is_wide() {

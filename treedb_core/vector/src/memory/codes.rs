@@ -7,7 +7,8 @@
 //! | 4 | the scale of the code, a float |
 //! | 4 | the sum of the code |
 //! | 4 | its squared length, a float, if the scores need it |
-//! | 4 | the element that is aside ([`Factors::aside`]), a float, if there is one |
+//! | 4 | the squared length by which links are chosen, a float, if that is another |
+//! | 4 | the element that is aside then ([`Factors::aside`]), a float |
 //!
 //! Numbers are little-endian.
 
@@ -30,9 +31,9 @@ impl Codes {
         Codes { records: Records::in_lines(len + factors), len }
     }
 
-    /// The same without any record, with an element aside of each.
-    pub(super) fn emptied_with_asides(&self) -> Codes {
-        Codes { records: Records::in_lines(self.len + 16), len: self.len }
+    /// The same without any record, with other factors by which links are chosen.
+    pub(super) fn emptied_for_links(&self) -> Codes {
+        Codes { records: Records::in_lines(self.len + 20), len: self.len }
     }
 
     /// Codes of few bits, of so many bytes.
@@ -62,15 +63,20 @@ impl Codes {
     /// The factors in a record.
     #[inline]
     pub(super) fn factors_in(&self, record: &[u8]) -> Factors {
-        let numbers = match record.get(self.len..).unwrap_or(&[]).as_chunks().0 {
-            [scale, sum, squares, aside] => [*scale, *sum, *squares, *aside],
-            [scale, sum, squares] => [*scale, *sum, *squares, [0; 4]],
-            [scale, sum] => [*scale, *sum, [0; 4], [0; 4]],
-            _ => [[0; 4]; 4],
-        };
-        let [scale, sum, squares, aside] = numbers.map(u32::from_le_bytes);
-        let [scale, squares, aside] = [scale, squares, aside].map(f32::from_bits);
-        Factors { scale, squares, sum: sum.cast_signed(), aside }
+        match record.get(self.len..).unwrap_or(&[]).as_chunks().0 {
+            [scale, sum, squares, ..] => factors(*scale, *sum, *squares, [0; 4]),
+            [scale, sum] => factors(*scale, *sum, [0; 4], [0; 4]),
+            _ => Factors::default(),
+        }
+    }
+
+    /// Those by which links are chosen.
+    #[inline]
+    pub(super) fn link_factors_in(&self, record: &[u8]) -> Factors {
+        match record.get(self.len..).unwrap_or(&[]).as_chunks().0 {
+            [scale, sum, _, squares, aside] => factors(*scale, *sum, *squares, *aside),
+            _ => self.factors_in(record),
+        }
     }
 
     /// The scale among them.
@@ -87,13 +93,29 @@ impl Codes {
         Coded { factors: self.factors_in(record), codes: record.get(..self.len).unwrap_or(&[]) }
     }
 
-    /// Sets the code of a node: `encode` writes it, and gives its factors.
-    pub(super) fn set(&mut self, node: u32, encode: impl FnOnce(&mut [u8]) -> Factors) {
+    /// The same with the factors by which links are chosen.
+    #[inline]
+    pub(super) fn get_for_links(&self, node: u32) -> Coded<'_> {
+        let record = self.record(node);
+        Coded { factors: self.link_factors_in(record), codes: record.get(..self.len).unwrap_or(&[]) }
+    }
+
+    /// Sets the code of a node: `encode` writes it, and gives its factors, and those by which links are chosen.
+    pub(super) fn set(&mut self, node: u32, encode: impl FnOnce(&mut [u8]) -> (Factors, Factors)) {
         if let Some((code, rest)) = self.records.get_mut(node).split_at_mut_checked(self.len) {
-            let Factors { scale, sum, squares, aside } = encode(code);
-            let numbers = [scale.to_bits(), sum.cast_unsigned(), squares.to_bits(), aside.to_bits()];
+            let (Factors { scale, sum, squares, .. }, of_links) = encode(code);
+            let of_links = [of_links.squares, of_links.aside].map(f32::to_bits);
+            let numbers =
+                [scale.to_bits(), sum.cast_unsigned(), squares.to_bits()].into_iter().chain(of_links);
             let places = rest.as_chunks_mut().0.iter_mut();
             places.zip(numbers).for_each(|(place, number)| *place = number.to_le_bytes());
         }
     }
+}
+
+/// The factors of these bytes.
+#[inline]
+fn factors(scale: [u8; 4], sum: [u8; 4], squares: [u8; 4], aside: [u8; 4]) -> Factors {
+    let [scale, squares, aside] = [scale, squares, aside].map(f32::from_le_bytes);
+    Factors { scale, squares, sum: i32::from_le_bytes(sum), aside }
 }

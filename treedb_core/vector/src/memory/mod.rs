@@ -199,7 +199,7 @@ impl MemoryGraph {
     /// codes have few bits.
     pub fn set_reach(&mut self, reach: Reach) {
         if self.metric == Metric::InnerProduct && self.centre.is_some() && self.few.is_none() {
-            self.codes = self.codes.emptied_with_asides();
+            self.codes = self.codes.emptied_for_links();
             self.reach = Some(reach);
         }
     }
@@ -366,10 +366,12 @@ impl MemoryGraph {
         Ok((node, level))
     }
 
-    /// The vector of a node as a query, of codes alone if these are what is compared: to read the vector would be to wait for memory.
+    /// The vector of a node that is linked as a query, of codes alone if these are what is compared: to read the vector would be to wait for
+    /// memory.
     fn query(&self, node: u32) -> Query<'_> {
         let (vector, unit) = if self.exact { self.vectors.get(node) } else { (Elements::Floats(&[]), 1.0) };
-        Query { vector, unit, coded: self.scored(node), target: None }
+        let by_reach = self.reach.is_some();
+        Query { vector, unit, coded: self.codes.get_for_links(node), target: None, by_reach }
     }
 
     /// Removes a node that there is.
@@ -415,21 +417,22 @@ impl MemoryGraph {
 
     fn store_vector(&mut self, node: u32, vector: &[f32], unit: f32) {
         let mut coded = vector;
-        self.codes.set(node, |codes| match (&self.few, &self.centre) {
-            (Some(few), Some(centre)) if centre.moves_few_bits() => {
-                centre.subtract_from(vector, unit, &mut self.difference);
-                few.encode(&self.difference, 1.0, codes)
-            }
-            (Some(few), _) => few.encode(vector, unit, codes),
-            (None, Some(centre)) => {
-                let factors = centre.encode(vector, unit, &mut self.difference, codes);
-                coded = &self.difference;
-                match self.reach {
-                    Some(reach) => reach.set_aside(Coded { factors, codes }),
-                    None => factors,
+        self.codes.set(node, |codes| {
+            let factors = match (&self.few, &self.centre) {
+                (Some(few), Some(centre)) if centre.moves_few_bits() => {
+                    centre.subtract_from(vector, unit, &mut self.difference);
+                    few.encode(&self.difference, 1.0, codes)
                 }
-            }
-            (None, None) => code::encode_for(self.metric, self.element, vector, unit, codes),
+                (Some(few), _) => few.encode(vector, unit, codes),
+                (None, Some(centre)) => {
+                    let factors = centre.encode(vector, unit, &mut self.difference, codes);
+                    coded = &self.difference;
+                    factors
+                }
+                (None, None) => code::encode_for(self.metric, self.element, vector, unit, codes),
+            };
+            let of_links = self.reach.map(|reach| reach.link_factors(Coded { factors, codes }));
+            (factors, of_links.unwrap_or(factors))
         });
         self.vectors.set(node, vector, unit, (coded, self.codes.get(node).codes));
     }

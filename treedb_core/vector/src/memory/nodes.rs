@@ -137,6 +137,9 @@ impl Nodes for MemoryGraph {
     fn score(&self, query: &Query<'_>, node: u32) -> Result<f32, Infallible> {
         Ok(match (&self.few, query.target) {
             _ if self.exact => self.exact_score(query.vector, query.unit, node),
+            (None, _) if query.by_reach => {
+                code::score(self.scores_of, &self.kernels, self.codes.get_for_links(node), query.coded)
+            }
             (None, _) => code::score(self.scores_of, &self.kernels, self.scored(node), query.coded),
             (Some(few), Some(target)) => few.score(&self.kernels, target, self.scored(node)),
             // That of a node that is linked.
@@ -162,6 +165,10 @@ impl Nodes for MemoryGraph {
                 let products = records.iter().zip(products);
                 // Nothing but the scale is read where the scores need nothing else.
                 match self.scores_of {
+                    _ if query.by_reach => out.extend(products.map(|(record, products)| {
+                        let factors = self.codes.link_factors_in(record);
+                        code::score_of(Metric::L2, factors, query.coded.factors, products)
+                    })),
                     Metric::L2 => out.extend(products.map(|(record, products)| {
                         let factors = self.codes.factors_in(record);
                         code::score_of(Metric::L2, factors, query.coded.factors, products)
@@ -293,7 +300,10 @@ impl NodesMut for MemoryGraph {
                 self.exact_score(vector, unit, b)
             }
             Some(few) => few.between(self.scored(a), self.scored(b)),
-            None => code::score(self.scores_of, &self.kernels, self.scored(a), self.scored(b)),
+            None => {
+                let [a, b] = [a, b].map(|node| self.codes.get_for_links(node));
+                code::score(self.scores_of, &self.kernels, a, b)
+            }
         })
     }
 

@@ -19,6 +19,8 @@ pub struct Query<'q> {
     pub(super) coded: Coded<'q>,
     /// What codes of few bits are compared with.
     pub(super) target: Option<&'q Target>,
+    /// Its scores are those that links are chosen by with a reach.
+    pub(super) by_reach: bool,
 }
 
 /// The codes of a query; kept from one to the next, it allocates nothing.
@@ -172,14 +174,21 @@ impl MemoryGraph {
                 None => few.aim(&self.kernels, vector, unit, target),
             }
             let coded = Coded { factors: code::Factors::default(), codes: &[] };
-            return Ok(Query { vector: Elements::Floats(vector), unit, coded, target: Some(target) });
+            return Ok(Query {
+                vector: Elements::Floats(vector),
+                unit,
+                coded,
+                target: Some(target),
+                by_reach: false,
+            });
         }
         codes.resize(code::code_bytes(self.metric, self.dimensions), 0);
         let factors = match &self.centre {
             Some(centre) => centre.encode_query(vector, unit, difference, codes),
             None => code::encode_for(self.metric, self.element, vector, unit, codes),
         };
-        Ok(Query { vector: Elements::Floats(vector), unit, coded: Coded { factors, codes }, target: None })
+        let coded = Coded { factors, codes: &*codes };
+        Ok(Query { vector: Elements::Floats(vector), unit, coded, target: None, by_reach: false })
     }
 
     /// The metric's distance of a node; `unit` makes the vector of length 1.

@@ -183,7 +183,7 @@ impl<'o, W: Write> GraphWriter<'o, W> {
         self.node.codes.set(0, |code| {
             fits = code.len() == coded.codes.len();
             code.iter_mut().zip(coded.codes).for_each(|(to, from)| *to = *from);
-            coded.factors
+            (coded.factors, coded.factors)
         });
         if fits { self.write_code() } else { Err(invalid()) }
     }

@@ -6,7 +6,8 @@
 //! - when its first vectors come, by those that come together;
 //! - when it has grown to so many vectors as [`Centre::STEPS`] say, by some of them.
 //!
-//! Vectors that are alike get a centre, which stays as long as there is any vector. An index that has grown is coded again then, and linked
+//! Vectors that are alike get a centre, which stays as long as there is any vector; but at these steps an index whose links are chosen with a reach
+//! gets another one, and another centre with it, if its vectors have outgrown it, as where they get longer over time. An index that has grown is coded again then, and linked
 //! again, since links that were chosen by codes that do not tell vectors apart lead nowhere: in the transaction that adds the vector that
 //! makes them so many. So it is at any time as if it had been built, and is read as any other. Vectors that are not alike stay as they are.
 
@@ -26,7 +27,8 @@ use super::graph::graph_about;
 use super::image::lock;
 use super::judgement::judge;
 use super::record::{
-    centre_in, damaged, may_have_centre, node_of, node_of_vector_row, nodes_in, position_of, row_of,
+    centre_and_reach_in, centre_in, damaged, may_have_centre, node_of, node_of_vector_row, nodes_in,
+    position_of, row_of,
 };
 use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, index_table};
 use crate::read::view::View;
@@ -174,7 +176,9 @@ pub(super) fn grow(
     if !is_due {
         return Ok(none);
     }
-    if centre_in(def, txn, table)?.is_some() {
+    let now = centre_and_reach_in(def, txn, table)?;
+    // Links that are chosen without a reach stay as they are.
+    if matches!(now, Some((_, None))) {
         return Ok(none);
     }
     let nodes = nodes(txn, table)?;
@@ -188,8 +192,12 @@ pub(super) fn grow(
     let from = (step - nodes.len() % step) % step;
     let new = new.iter().skip(from).step_by(step).map(|(_, vector)| vector.as_slice());
     let sample: Vec<&[f32]> = sample.iter().map(Vec::as_slice).chain(new).collect();
-    let centre = judge(def, &sample).filter(|_| is_whole);
-    let flags = match centre {
+    let of_sample = judge(def, &sample).filter(|_| is_whole);
+    let has_outgrown = |(centre, reach): &(Arc<Centre>, Option<Reach>)| {
+        reach.is_some_and(|reach| !centre.is_within(reach, &sample))
+    };
+    let stays = now.is_some_and(|now| !has_outgrown(&now));
+    let flags = match of_sample.filter(|_| !stays) {
         Some(centre) => code_again(def, txn, meta, table, centre, nodes)?,
         None => None,
     };

@@ -17,8 +17,8 @@ use treedb_vector::memory::MemoryGraph;
 
 use super::near::Near;
 use super::record::{
-    CENTRE, Comparison, HEAD, Head, centre_and_reach_in, centre_in, damaged, encode_links, encode_vector,
-    for_each_link, level_of, links_row, vector_row,
+    CENTRE, Compared, Comparison, HEAD, Head, centre_and_reach_in, centre_in, damaged, encode_links,
+    encode_vector, for_each_link, level_of, links_row, vector_row,
 };
 
 /// Nodes whose links are in memory before those that have changed are stored. The nodes that one insertion meets are added.
@@ -142,14 +142,13 @@ impl<'g, R: Reads> StoredGraph<'g, R> {
     }
 
     fn between(&self, a: u64, b: u64) -> Result<f32> {
-        self.with_vector(a, |a| self.with_vector(b, |b| self.comparison.score(a, b)))?
+        self.with_vector(a, |a| self.with_vector(b, |b| self.comparison.score(b, &self.comparison.read(a))))?
     }
 }
 
 impl<R: Reads> Nodes for StoredGraph<'_, R> {
     type Node = u64;
-    /// The record that its vector would have.
-    type Query<'q> = &'q [u8];
+    type Query<'q> = Compared<'q>;
     type Error = QueryError;
 
     fn entry(&self) -> Result<Option<(u64, u8)>> {
@@ -162,7 +161,7 @@ impl<R: Reads> Nodes for StoredGraph<'_, R> {
         Ok(())
     }
 
-    fn score(&self, query: &&[u8], node: u64) -> Result<f32> {
+    fn score(&self, query: &Compared<'_>, node: u64) -> Result<f32> {
         self.with_vector(node, |record| self.comparison.score(record, query))
     }
 
@@ -319,7 +318,8 @@ impl<'g, R: Reads> GraphEdit<'g, R> {
         let levels = vec![Vec::new(); usize::from(level) + 1];
         self.links.get_mut().insert(node, NodeLinks { levels, changed: true });
         let (limits, mut scratch) = (self.limits, std::mem::take(&mut self.scratch));
-        graph::insert(self, node, level, &record, &limits, &mut scratch)?;
+        let query = self.stored.comparison.read(record);
+        graph::insert(self, node, level, &query, &limits, &mut scratch)?;
         self.scratch = scratch;
         Ok(())
     }
@@ -360,7 +360,7 @@ impl<'g, R: Reads> GraphEdit<'g, R> {
 
 impl<R: Reads> Nodes for GraphEdit<'_, R> {
     type Node = u64;
-    type Query<'q> = &'q [u8];
+    type Query<'q> = Compared<'q>;
     type Error = QueryError;
 
     fn entry(&self) -> Result<Option<(u64, u8)>> {
@@ -374,7 +374,7 @@ impl<R: Reads> Nodes for GraphEdit<'_, R> {
         })
     }
 
-    fn score(&self, query: &&[u8], node: u64) -> Result<f32> {
+    fn score(&self, query: &Compared<'_>, node: u64) -> Result<f32> {
         self.stored.score(query, node)
     }
 
@@ -432,6 +432,27 @@ impl<R: Reads> NodesMut for GraphEdit<'_, R> {
             Some(score) => Ok(score),
             None => self.stored.between(a, b),
         }
+    }
+
+    fn first_within(
+        &self,
+        node: u64,
+        score: f32,
+        others: &[u64],
+        is_left_out: impl Fn(usize) -> bool,
+    ) -> Result<Option<usize>> {
+        let comparison = &self.stored.comparison;
+        self.stored.with_vector(node, |record| {
+            let own = comparison.read(record);
+            for (at, other) in others.iter().enumerate() {
+                if !is_left_out(at)
+                    && self.stored.with_vector(*other, |other| comparison.score(other, &own))? <= score
+                {
+                    return Ok(Some(at));
+                }
+            }
+            Ok(None)
+        })?
     }
 
     fn is_copy(&self, a: u64, b: u64) -> Result<bool> {

@@ -43,6 +43,7 @@ fn told_apart(def: &VectorDef, centre: Option<&Centre>, sample: &[&[f32]]) -> f6
     let (mut hits, mut wanted) = (0, 0);
     for vector in sample.iter().step_by((sample.len() / SEARCHED).max(1)) {
         let query = encode_query(def, centre, vector);
+        let query = comparison.read(&query);
         // Each with its score and its exact distance.
         let all = sample.iter().zip(&records);
         let mut all: Vec<(f32, f32)> = all

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0 | the centre that codes of 8 bits are about ([`treedb_vector::centre`]): its elements, 4 bytes each; then, by inner product, the number of the reach that links are chosen with ([`treedb_vector::centre::Reach`]), 4 bytes, which an index does not have whose links were chosen by inner products. Missing if the centre is zero |
 //! | 1 | the head: level of the entry point, 1 byte; its node, 8 bytes; the root, 8 bytes. Missing if there are no nodes |
-//! | `2n` | the links of node `n`: its level, 1 byte; then for every level from 0 on the number of links, 1 byte, and the links: node, 8 bytes, score, 4 bytes, which is a distance if there is a reach |
+//! | `2n` | the links of node `n`: its level, 1 byte; then for every level from 0 on the number of links, 1 byte, and the links: node, 8 bytes, score, 4 bytes, which is a squared distance with the element of the reach if there is one |
 //! | `2n + 1` | the vector of node `n`; `scalar`, `binary`, `bits2` and `bits4`, which differ only in memory: scale, squared length (by inner product about a centre `c`: `-2 <c, x - c>`) and sum of the codes, 4 bytes each, and the codes, 1 byte for each element ([`treedb_vector::code`]), of the difference from the centre; `none`: what makes its length 1 under cosine, otherwise 1, and the elements, 4 bytes each, or 2 if they are `float16` or `bfloat16`; of `int8` elements: as `scalar`, with 1, or what makes the length 1 under cosine, for the scale, so that the codes are the elements; of bits: as `scalar`, with 8 bits in a byte, the first in its highest place, and 0s at the end |
 //!
 //! A node is a vector of a row of the collection: its number has the number of the row in its lowest 40 bits, and the
@@ -276,18 +276,37 @@ impl Comparison {
         self.reach = reach;
     }
 
-    /// A number that is the less, the nearer two vectors are, from their records.
-    pub(super) fn score(&self, a: &[u8], b: &[u8]) -> f32 {
-        if self.has_codes {
-            let [a, b] = [coded(a), coded(b)].map(|coded| match self.reach {
-                Some(reach) => Coded { factors: reach.set_aside(coded), ..coded },
-                None => coded,
-            });
-            return code::score(self.scores_of, &self.kernels, a, b);
+    /// Reads the record of a vector, once for all that it is compared with.
+    pub(super) fn read<'r>(&self, record: &'r [u8]) -> Compared<'r> {
+        if !self.has_codes {
+            let (unit, elements) = floats(self.elements, record);
+            return Compared::Floats(unit, elements);
         }
-        let ((unit_a, a), (unit_b, b)) = (floats(self.elements, a), floats(self.elements, b));
-        self.metric.score(&self.kernels, &a, &b, unit_a * unit_b)
+        let coded = coded(record);
+        let factors = self.reach.map_or(coded.factors, |reach| reach.link_factors(coded));
+        Compared::Codes(Coded { factors, ..coded })
     }
+
+    /// A number that is the less, the nearer two vectors are, from the record of one.
+    pub(super) fn score(&self, a: &[u8], b: &Compared<'_>) -> f32 {
+        match (self.read(a), b) {
+            (Compared::Codes(a), Compared::Codes(b)) => code::score(self.scores_of, &self.kernels, a, *b),
+            (Compared::Floats(unit, a), Compared::Floats(other_unit, b)) => {
+                self.metric.score(&self.kernels, &a, b, unit * other_unit)
+            }
+            // They are of one index.
+            _ => f32::INFINITY,
+        }
+    }
+}
+
+/// A vector that is compared with others, from its record.
+#[derive(Debug)]
+pub(super) enum Compared<'r> {
+    /// Its codes, with the factors that links are chosen by, if the comparison is for links.
+    Codes(Coded<'r>),
+    /// What makes it of length 1, and its elements.
+    Floats(f32, Vec<f32>),
 }
 
 /// The codes in a record of a vector.

@@ -138,17 +138,18 @@ struct Stored<'s, R> {
 
 impl<R: Reads> Candidates for Stored<'_, R> {
     fn search(&mut self, ef: usize, part: Part, out: &mut Vec<u64>) -> Result<usize> {
-        graph::search_part(&self.graph, &&*self.query, ef, part, &mut self.scratch)?;
+        let query = self.graph.comparison.read(&self.query);
+        graph::search_part(&self.graph, &query, ef, part, &mut self.scratch)?;
         set_rows(self.scratch.pool.found().map(|found| found.node), out);
         Ok(self.scratch.compared)
     }
 
     fn all(&mut self, out: &mut Vec<u64>) -> Result<()> {
-        let mut all = Vec::new();
+        let (mut all, query) = (Vec::new(), self.graph.comparison.read(&self.query));
         let mut rows = self.graph.reads.rows(self.graph.table, 0)?;
         while let Some((row, record)) = rows.lend_next()? {
             if let Some(node) = node_of_vector_row(row) {
-                all.push((self.graph.comparison.score(record, &self.query), node));
+                all.push((self.graph.comparison.score(record, &query), node));
             }
         }
         all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
