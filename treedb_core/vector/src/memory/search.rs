@@ -115,7 +115,7 @@ impl MemoryGraph {
             None => code::encode_for(self.metric, self.element, vector, unit, codes),
         };
         let (vector, coded) = (Elements::Floats(vector), Coded { factors, codes });
-        let query = Query { vector, unit, coded, target: None };
+        let query = Query { vector, unit, coded, target: None, by_reach: false };
         let Ok(()) = graph::search_to_link(self, &query, ef, scratch);
         Ok(searcher.scratch.pool.found().map(|found| (found.score, found.node)))
     }

@@ -419,7 +419,13 @@ impl<R: Reads> NodesMut for GraphEdit<'_, R> {
         })
     }
 
-    fn nearest(&self, query: &&[u8], _: &[(f32, u64)], ef: usize, out: &mut Vec<(f32, u64)>) -> Result<bool> {
+    fn nearest(
+        &self,
+        query: &Compared<'_>,
+        _: &[(f32, u64)],
+        ef: usize,
+        out: &mut Vec<(f32, u64)>,
+    ) -> Result<bool> {
         self.near.map_or(Ok(false), |(near, vector)| near.nearest(&self.stored, (vector, query), ef, out))
     }
 
@@ -445,9 +451,14 @@ impl<R: Reads> NodesMut for GraphEdit<'_, R> {
         self.stored.with_vector(node, |record| {
             let own = comparison.read(record);
             for (at, other) in others.iter().enumerate() {
-                if !is_left_out(at)
-                    && self.stored.with_vector(*other, |other| comparison.score(other, &own))? <= score
-                {
+                if is_left_out(at) {
+                    continue;
+                }
+                let between = match self.near.and_then(|(near, _)| near.between(node, *other)) {
+                    Some(score) => score,
+                    None => self.stored.with_vector(*other, |other| comparison.score(other, &own))?,
+                };
+                if between <= score {
                     return Ok(Some(at));
                 }
             }
@@ -557,14 +568,14 @@ mod tests {
                 edit.links.get_mut().insert(node, NodeLinks { levels: vec![Vec::new(); 2], changed: true });
                 let plan = |edit: &GraphEdit<'_, WriteTxn>| {
                     let (limits, mut scratch) = (limits_of(def), Scratch::<u64, Met>::default());
-                    let query = record.as_slice();
+                    let query = edit.stored.comparison.read(&record);
                     graph::plan(edit, node, level, &query, &[], &limits, &mut scratch).unwrap()
                 };
                 let by_table = plan(&edit);
                 edit.near = edit.finder(Some(&near)).map(|near| (near, new.as_slice()));
                 assert!(edit.near.is_some());
                 let mut found = Vec::new();
-                assert!(edit.nearest(&record.as_slice(), &[], 40, &mut found).unwrap());
+                assert!(edit.nearest(&edit.stored.comparison.read(&record), &[], 40, &mut found).unwrap());
                 for pair in found.windows(2) {
                     let [(_, a), (_, b)] = pair else { continue };
                     let score = near.between(*a, *b).expect("the image has them");

@@ -19,7 +19,7 @@ use treedb_vector::graph::{self, Link, NodesMut};
 
 use super::graph::{NodeSet, StoredGraph};
 use super::image::Image;
-use super::record::{position_of, row_of};
+use super::record::{Compared, position_of, row_of};
 use super::workspace::with_workspace;
 use crate::catalog::meta::Meta;
 
@@ -73,7 +73,7 @@ impl Near {
     pub(super) fn nearest(
         &self,
         stored: &StoredGraph<'_, impl Reads>,
-        (vector, record): (&[f32], &[u8]),
+        (vector, record): (&[f32], &Compared<'_>),
         ef: usize,
         out: &mut Vec<(f32, u64)>,
     ) -> Result<bool> {
