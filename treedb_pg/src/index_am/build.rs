@@ -260,7 +260,7 @@ impl<'s> Loader<'s> {
         Meta { root, level: top as u16, facts, deleted: 0 }.init(page.bytes_mut());
         drop(page);
         report_loaded(self.count);
-        wal::log_pages(self.tree.index);
+        wal::log_pages(self.tree.index, 0..self.tree.index.blocks());
         self.count
     }
 }

@@ -10,6 +10,7 @@
 //! | 16 | an argument more for `EvalPlanQualInit` and `tuplesort_getdatum`; lengths of WAL data are unsigned | [`begin_recheck`], [`sorted_datum`], [`register_data`], [`register_buffer_data`] |
 //! | 16 | "a page is reused" says whether the table is a catalog to logical decoding | [`ReusedPage`] |
 //! | 16 | conditions of outer joins that may change places have several forms | [`has_several_forms`] |
+//! | 16 | several blocks are added to a relation at once | [`extend`] |
 //! | 17 | the number of a transaction in its backend is a part of a virtual transaction's | [`transaction_number`] |
 //! | 17 | no `old_snapshot_threshold` | [`expect_not_too_old`] |
 //! | 17 | whether workers may build an index is the access method's to say | [`complete`] |
@@ -52,6 +53,44 @@ pub(super) unsafe fn file(relation: pg_sys::Relation) -> FileLocator {
         return (*relation).rd_node;
         #[cfg(not(feature = "pg15"))]
         return (*relation).rd_locator;
+    }
+}
+
+/// Adds blocks to the main fork of a relation, one at least and as many as there are `buffers` at most, which they are in then, pinned. Returns
+/// how many.
+///
+/// # Safety
+/// An open relation that nobody else adds blocks to.
+pub(super) unsafe fn extend(relation: pg_sys::Relation, buffers: &mut [pg_sys::Buffer]) -> u32 {
+    let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+    #[cfg(feature = "pg15")]
+    {
+        let mode = pg_sys::ReadBufferMode::RBM_NORMAL;
+        let Some(first) = buffers.first_mut() else { return 0 };
+        // SAFETY: the caller's; the invalid block number asks for a new block.
+        *first = unsafe {
+            pg_sys::ReadBufferExtended(relation, fork, pg_sys::InvalidBlockNumber, mode, ptr::null_mut())
+        };
+        1
+    }
+    #[cfg(not(feature = "pg15"))]
+    {
+        let mut added = 0;
+        let of = pg_sys::BufferManagerRelation { rel: relation, ..Default::default() };
+        let flags = pg_sys::ExtendBufferedFlags::EB_SKIP_EXTENSION_LOCK;
+        // SAFETY: the caller's; there is room for the numbers of so many buffers.
+        unsafe {
+            pg_sys::ExtendBufferedRelBy(
+                of,
+                fork,
+                ptr::null_mut(),
+                flags,
+                buffers.len() as u32,
+                buffers.as_mut_ptr(),
+                &raw mut added,
+            );
+        }
+        added
     }
 }
 

@@ -22,7 +22,7 @@
 //!   processes of one share; [`index_delete`] finds entries of dead rows; [`index_options`]: storage
 //!   parameters; [`operator_class`]: whether an operator class is valid
 //! * [`distance_method`], [`vector_options`]: the same for access methods that return rows by distance; [`unread_distance`]: distances that
-//!   a query does not return
+//!   a query does not return; [`upcoming_rows`]: rows that the executor is about to fetch
 //! * [`key_lock`]: locks of keys, and waiting for transactions that are at work on a row
 //! * [`comparison`], [`compression`]: comparison functions of operator classes; the server's compression
 //! * [`table_method`]: the same for a table access method, with [`heap`], [`rewrite`] and [`row_form`]
@@ -108,6 +108,7 @@ mod unguarded;
 mod unknown_terms;
 mod unknown_values;
 pub(crate) mod unread_distance;
+pub(crate) mod upcoming_rows;
 pub(crate) mod vacuum;
 pub(crate) mod value_condition;
 pub(crate) mod value_share;

@@ -316,11 +316,14 @@ pub(crate) fn position() -> u64 {
     }
 }
 
-/// Logs every page of the main fork as a whole, if changes of the index are logged: the end of a build.
-pub(crate) fn log_pages(index: Index<'_>) {
+/// Pages that are logged in one record at most.
+pub(crate) const PAGES: u32 = pg_sys::XLR_MAX_BLOCK_ID;
+
+/// Logs pages of the main fork as wholes, if changes of the index are logged: those that a build has written.
+pub(crate) fn log_pages(index: Index<'_>, blocks: Range<u32>) {
     if index.needs_wal() {
-        let (fork, blocks) = (pg_sys::ForkNumber::MAIN_FORKNUM, index.blocks());
-        // SAFETY: an open relation, all of whose blocks have been written and none of which is locked by us.
-        unsafe { pg_sys::log_newpage_range(index.raw(), fork, 0, blocks, true) };
+        let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+        // SAFETY: an open relation with these blocks, all of which have been written, and none of which is locked by us.
+        unsafe { pg_sys::log_newpage_range(index.raw(), fork, blocks.start, blocks.end, true) };
     }
 }

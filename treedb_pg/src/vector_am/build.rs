@@ -1,13 +1,13 @@
 //! Building an index: a graph in memory, written page by page when the table has been read. When it outgrows
 //! `maintenance_work_mem`, the vectors go into a temporary file, if the graph is built by codes of them ([`super::spilled`]); when what is
-//! left outgrows it too, the graph is written as it is, and the rest of the rows is inserted into the pages. All pages are logged when the
-//! last row is in.
+//! left outgrows it too, the graph is written as it is, and the rest of the rows is inserted into the pages, which are logged when the
+//! last row is in. Where all rows were in the graph, pages are logged as they are written.
 //!
 //! Threads of the backend build the graph: they read memory and call nothing of the server.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::centre::Centre;
@@ -24,7 +24,7 @@ use super::record::{self, Layout, LinkCode, Place, Slots, above, node};
 use super::spilled::{Fetched, SpilledVectors};
 use super::value;
 use super::writer::{Writer, init_page, put};
-use crate::shim::buffer::{Fork, Page};
+use crate::shim::buffer::{Fork, NewPages, Page};
 use crate::shim::error::{SqlState, corrupted, fail};
 use crate::shim::index_build::{
     Build, IndexRow, maintenance_memory, report_entries, report_loaded, report_phase,
@@ -182,16 +182,39 @@ struct Collected {
 
 /// Writes the slots of one kind to new pages; remembers the last one if it has free slots.
 struct Pages<'i, 'm> {
-    index: Index<'i>,
     layout: Layout,
     slots: Slots,
     meta: &'m mut Meta,
     page: Vec<Vec<u8>>,
+    new: NewPages<'i>,
+    logged: &'m mut Logged<'i>,
+}
+
+/// How many of the pages that are written one after another have been logged. That is done while other threads make what is written next.
+struct Logged<'i> {
+    index: Index<'i>,
+    /// The first block that has not been.
+    next: u32,
+    /// They stay as they are written.
+    are_final: bool,
+}
+
+impl Logged<'_> {
+    /// This page has been written, and all before it.
+    fn written(&mut self, block: u32) {
+        if self.are_final && block + 1 - self.next >= wal::PAGES {
+            wal::log_pages(self.index, self.next..block + 1);
+            self.next = block + 1;
+        }
+    }
 }
 
 impl<'i, 'm> Pages<'i, 'm> {
-    fn new(index: Index<'i>, slots: Slots, meta: &'m mut Meta) -> Self {
-        Pages { index, layout: meta.layout(), slots, meta, page: Vec::new() }
+    /// For so many slots.
+    fn new(slots: Slots, count: usize, meta: &'m mut Meta, logged: &'m mut Logged<'i>) -> Self {
+        let layout = meta.layout();
+        let new = NewPages::new(logged.index, count.div_ceil(layout.per_page(slots)));
+        Pages { layout, slots, meta, page: Vec::new(), new, logged }
     }
 
     fn add(&mut self, slot: Vec<u8>) {
@@ -206,7 +229,7 @@ impl<'i, 'm> Pages<'i, 'm> {
             return;
         }
         check_for_interrupts!();
-        let mut page = Page::extend(self.index, Fork::Main);
+        let mut page = self.new.add();
         let block = page.block();
         let has_room = self.page.len() < self.layout.per_page(self.slots);
         if has_room {
@@ -217,6 +240,8 @@ impl<'i, 'm> Pages<'i, 'm> {
         for (number, slot) in self.page.drain(..).enumerate() {
             put(bytes, self.layout.offset(self.slots, number as u16), &slot);
         }
+        drop(page);
+        self.logged.written(block);
     }
 }
 
@@ -235,6 +260,40 @@ impl Drop for EndOnPanic<'_> {
     }
 }
 
+/// Does parts of some work on so many threads, each of which takes one part after another; the calling thread does `meanwhile`, then it takes
+/// part. It calls nothing of the server but in `meanwhile`.
+fn divide<R: Send>(
+    threads: usize,
+    parts: usize,
+    work: impl Fn(&dyn Fn() -> Option<usize>) -> R + Sync,
+    meanwhile: impl FnOnce(),
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|part| *part < parts);
+    let work = || work(&take);
+    std::thread::scope(|scope| {
+        let mut others = Vec::new();
+        if threads.min(parts) > 1 {
+            thread::start_without_signals(&mut || {
+                // Where no more threads can be started, those that there are do it.
+                let start = |_| std::thread::Builder::new().spawn_scoped(scope, &work).ok();
+                others.extend((1..threads.min(parts)).filter_map(start));
+            });
+        }
+        let others_end = EndOnPanic { next: &next, end: parts };
+        meanwhile();
+        let mut done = vec![work()];
+        drop(others_end);
+        for thread in others {
+            match thread.join() {
+                Ok(other) => done.push(other),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        done
+    })
+}
+
 /// The vectors of a graph as codes of links need them.
 struct Prepared<'g> {
     graph: &'g MemoryGraph,
@@ -251,15 +310,28 @@ impl<'g> Prepared<'g> {
         form: Form,
         (rotation, centre): (&'g Rotation, Option<&'g Centre>),
         is_spilled: bool,
+        threads: usize,
     ) -> Self {
         let mut prepared = Prepared { graph, form, rotation, centre, all: Vec::new() };
         let count = graph.len() * form.dimensions;
         if !is_spilled && form.of_units && graph.bytes() + size_of::<f32>() * count <= maintenance_memory() {
-            prepared.all.reserve_exact(count);
-            let mut all = std::mem::take(&mut prepared.all);
-            for node in 0..graph.len() as u32 {
+            let mut all = vec![0.0; count];
+            for (at, block) in all.chunks_mut(PREPARED * form.dimensions).enumerate() {
                 check_for_interrupts!();
-                prepared.append(node, graph.vector(node), &mut all);
+                let parts: Vec<_> = block.chunks_mut(SLOTS * form.dimensions).map(Mutex::new).collect();
+                let prepare = |take: &dyn Fn() -> Option<usize>| {
+                    let mut vector = Vec::with_capacity(form.dimensions);
+                    while let Some(part) = take() {
+                        let Some(Ok(mut places)) = parts.get(part).map(Mutex::lock) else { return };
+                        let first = at * PREPARED + part * SLOTS;
+                        for (node, place) in (first as u32..).zip(places.chunks_exact_mut(form.dimensions)) {
+                            vector.clear();
+                            prepared.append(node, graph.vector(node), &mut vector);
+                            place.copy_from_slice(&vector);
+                        }
+                    }
+                };
+                divide(threads, parts.len(), prepare, || ());
             }
             prepared.all = all;
         }
@@ -297,6 +369,8 @@ impl<'g> Prepared<'g> {
 
 /// Nodes whose slots are made at a time: some hundredths of a second's work, against which starting a thread is little.
 const SLOTS: usize = 1024;
+/// Nodes whose vectors are prepared between two looks at whether the build is to end.
+const PREPARED: usize = 16 * SLOTS;
 /// Nodes that a thread makes the slots of at a time.
 const PART: usize = 8;
 /// As many as [`SLOTS`], of nodes whose vectors are fetched for it, and those of all that they are linked to: some megabytes.
@@ -444,37 +518,15 @@ impl NodeSlots<'_> {
     /// The slots of nodes, each with what [`NodeSlots::node`] wants to know, in order. The calling thread does `meanwhile`, then it takes part.
     fn nodes(&self, nodes: &[(u32, usize)], meanwhile: impl FnOnce()) -> Vec<Vec<u8>> {
         let parts: Vec<&[(u32, usize)]> = nodes.chunks(PART).collect();
-        let next = AtomicUsize::new(0);
-        let make = || {
+        let make = |take: &dyn Fn() -> Option<usize>| {
             let (mut made, mut work) = (Vec::new(), Work::default());
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(part) = parts.get(at) else { return made };
+            while let Some(part) = take().and_then(|at| parts.get(at)) {
                 made.extend(part.iter().map(|(node, above)| (*node, self.node(*node, *above, &mut work))));
             }
+            made
         };
-        let threads = self.threads.min(parts.len());
-        let mut slots = std::thread::scope(|scope| {
-            let mut others = Vec::new();
-            if threads > 1 {
-                thread::start_without_signals(&mut || {
-                    // Where no more threads can be started, those that there are do it.
-                    let start = |_| std::thread::Builder::new().spawn_scoped(scope, make).ok();
-                    others.extend((1..threads).filter_map(start));
-                });
-            }
-            let others_end = EndOnPanic { next: &next, end: parts.len() };
-            meanwhile();
-            let mut slots = make();
-            drop(others_end);
-            for thread in others {
-                match thread.join() {
-                    Ok(others) => slots.extend(others),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            slots
-        });
+        let mut slots: Vec<_> =
+            divide(self.threads, parts.len(), make, meanwhile).into_iter().flatten().collect();
         slots.sort_unstable_by_key(|(node, _)| *node);
         slots.into_iter().map(|(_, slot)| slot).collect()
     }
@@ -482,7 +534,8 @@ impl NodeSlots<'_> {
 
 /// Writes an index with the nodes of a graph in memory. Blocks 1 and following have the nodes in their order; the
 /// vectors come next, then the links above level 0.
-fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
+fn write(meta: &mut Meta, collected: Collected, logged: &mut Logged<'_>) {
+    let index = logged.index;
     let Collected { graph, rows, mut spilled, threads, centre } = collected;
     let (graph, rows) = (&graph, rows.as_slice());
     let layout = meta.layout();
@@ -496,7 +549,7 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
     let prepared = match layout.code {
         Some(LinkCode::Estimate(form)) => {
             let by = (&rotation, kept_centre.as_deref());
-            Some(Prepared::new(graph, form, by, spilled.is_some()))
+            Some(Prepared::new(graph, form, by, spilled.is_some(), threads))
         }
         _ => None,
     };
@@ -518,7 +571,7 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
 
     drop(Page::extend(index, Fork::Main));
     let mut above_count = 0;
-    let mut out = Pages::new(index, Slots::Nodes, meta);
+    let mut out = Pages::new(Slots::Nodes, rows.len(), meta, logged);
     // A node without its vector needs no other one's either.
     let needs_vectors = layout.exact;
     let at_once = if spilled.is_some() && needs_vectors { FETCHED } else { SLOTS };
@@ -541,7 +594,8 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
     }
     made.into_iter().for_each(|slot| out.add(slot));
     out.write();
-    let mut out = Pages::new(index, Slots::Vectors, meta);
+    drop(out);
+    let mut out = Pages::new(Slots::Vectors, vectors, meta, logged);
     let mut vector = Vec::new();
     for (node, row) in (0..).zip(rows).take(vectors) {
         out.add(match &mut spilled {
@@ -553,7 +607,8 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
         });
     }
     out.write();
-    let mut out = Pages::new(index, Slots::Above, meta);
+    drop(out);
+    let mut out = Pages::new(Slots::Above, above_count, meta, logged);
     let (mut at, mut links) = (0, Vec::new());
     for node in 0..rows.len() as u32 {
         let Ok(top) = graph.level(node);
@@ -571,6 +626,7 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
         }
     }
     out.write();
+    drop(out);
     let Ok(entry) = graph.entry();
     let Ok(root) = graph.root();
     meta.entry = entry.map(|(node, level)| (slots.number(node), level));
@@ -601,6 +657,7 @@ struct Target<'i> {
     count: u64,
     /// Those of a row.
     vectors: Vec<f32>,
+    logged: Logged<'i>,
 }
 
 impl Target<'_> {
@@ -637,7 +694,7 @@ impl Target<'_> {
                     self.index.shown(),
                     self.count
                 );
-                self.write();
+                self.write(false);
                 self.writer = Some(Writer::of_build(self.index));
             }
         } else if let Some(writer) = &mut self.writer {
@@ -645,12 +702,13 @@ impl Target<'_> {
         }
     }
 
-    /// Writes what was collected.
-    fn write(&mut self) {
+    /// Writes what was collected; `are_all` tells that nothing else will be written.
+    fn write(&mut self, are_all: bool) {
         if let Some(collecting) = self.collecting.take() {
             let collected = collecting.finish();
             report_phase(phase::PAGES);
-            write(self.index, &mut self.meta, collected);
+            self.logged.are_final = are_all;
+            write(&mut self.meta, collected, &mut self.logged);
         }
     }
 }
@@ -663,15 +721,18 @@ pub(super) fn build(build: &mut Build<'_>) -> u64 {
     }
     let meta = declared(index);
     let collecting = Some(Collecting::new(&meta, build.threads(), &Sample::of_build(build, &meta)));
-    let mut target = Target { index, meta, collecting, writer: None, count: 0, vectors: Vec::new() };
+    // The meta page is written last.
+    let logged = Logged { index, next: 1, are_final: false };
+    let mut target = Target { index, meta, collecting, writer: None, count: 0, vectors: Vec::new(), logged };
     report_phase(phase::GRAPH);
     build.scan(|row| target.add(row));
     report_entries(build.rows());
-    target.write();
+    target.write(true);
     if let Some(writer) = target.writer.take() {
         writer.end_build(target.count as usize);
     }
-    wal::log_pages(index);
+    wal::log_pages(index, 0..1);
+    wal::log_pages(index, target.logged.next..index.blocks());
     target.count
 }
 

@@ -23,7 +23,8 @@ use super::upper::Upper;
 use crate::pages::page::{Damage, View};
 use crate::shim::buffer::{PAGE_SIZE, Page, RecentBuffers, Shared, has_block};
 use crate::shim::error;
-use crate::shim::relation::Index;
+use crate::shim::relation::{Index, Relation};
+use crate::shim::upcoming_rows::UpcomingRows;
 
 /// An index whose meta page has been read.
 pub(super) struct Graph<'i> {
@@ -78,6 +79,8 @@ impl Hasher for NodeHasher {
 pub(super) struct Known {
     /// Where its pages were last.
     recent: RefCell<RecentBuffers>,
+    /// Where those of its table were.
+    table: RefCell<UpcomingRows>,
     upper: RefCell<Upper>,
     /// Where what it has of some nodes is.
     places: RefCell<Vec<Option<usize>>>,
@@ -364,6 +367,16 @@ impl<'i> Graph<'i> {
 
     fn distance(&self, target: Option<(&[f32], f32)>, elements: &[f32]) -> f32 {
         target.map_or(0.0, |from| self.layout.metric.distance_from(&self.kernels, from, elements))
+    }
+
+    /// Asks for a row of the index's table that a scan will return.
+    pub(super) fn expect_row(&self, table: Relation<'_>, row: pg_sys::ItemPointerData) {
+        self.known.table.borrow_mut().expect(table, row);
+    }
+
+    /// The same again, soon before it does.
+    pub(super) fn fetch_row(&self, row: pg_sys::ItemPointerData) {
+        self.known.table.borrow().fetch(row);
     }
 
     /// Asks for the vector of a node that has been expanded, before [`Graph::row`] reads it.

@@ -423,11 +423,18 @@ impl State {
                 let row = graph.row(found, query.as_ref(), other);
                 if let Some((_, row)) = row {
                     buffer::expect_row(table, graph.index, graph.layout.place(found.node).block, row);
+                    // Of what the first search has found, a limit may leave most.
+                    if self.returned > 0 {
+                        graph.expect_row(table, row);
+                    }
                 }
                 ready.extend(row.map(|(distance, row)| Ranked { distance, row }));
             }
             // Nodes that were found may have been vacuumed since, all of them even: there may be others.
             if has_ended || ready.len() >= ranked {
+                if self.is_final && self.returned > 0 {
+                    ready.iter().for_each(|ranked| graph.fetch_row(ranked.row));
+                }
                 return;
             }
         }
