@@ -87,7 +87,7 @@ fn programs_that_know_no_few_bits_or_several_fields_refuse_the_catalog_entry() {
     }
     let field =
         |path: &str| doc! { "type": "vector", "path": path, "numDimensions": 4, "similarity": "cosine" };
-    for (fields, wanted) in [(vec![field("v"), field("w")], 15), (vec![field("w")], 7)] {
+    for (fields, wanted) in [(vec![field("v"), field("w")], 16), (vec![field("w")], 7)] {
         let spec = doc! { "name": "near", "type": "vectorSearch", "definition": { "fields": fields } };
         things.create_search_indexes(&[RawDocumentBuf::try_from(&spec).unwrap()]).unwrap();
         assert_eq!(version(), wanted);
