@@ -99,7 +99,7 @@ def module(package, path):
 def versions(package, path):
     """The versions of a format, from the constants in the code that reads it."""
     text = module(package, path).read_text()
-    found = [int(n) for n in re.findall(r"^(?:pub(?:\([a-z]+\))? )?const (?:VERSION|FORMAT|WITH_)\w*: \w+ = (\d+);", text, re.M)]
+    found = [int(n) for n in re.findall(r"^(?:pub(?:\([a-z]+\))? )?const (?:VERSION|FORMAT|WITH_|WITHOUT_)\w*: \w+ = (\d+);", text, re.M)]
     if not found:
         sys.exit(f"format_doc: no constant VERSION or FORMAT in {package}/{path}")
     low, high = min(found), max(found)
