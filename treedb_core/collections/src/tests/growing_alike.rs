@@ -242,7 +242,7 @@ fn an_index_whose_links_have_scores_of_an_earlier_version_is_rebuilt_when_the_da
     let mut txn = store.begin_write().unwrap();
     let catalog = txn.table("catalog").unwrap().unwrap();
     let entry = txn.get(&catalog, b"shop.things").unwrap().unwrap();
-    let mut entry = bson::Document::from_reader(&entry[..]).unwrap();
+    let mut entry = bson::Document::from_reader(entry).unwrap();
     assert_eq!(entry.insert("v", 14), Some(Bson::Int32(15)));
     let index = entry.get_array_mut("indexes").unwrap()[1].as_document_mut().unwrap();
     assert_eq!(index.insert("reaching", true), Some(Bson::Int32(2)));
