@@ -307,6 +307,45 @@ def a_check_finds_a_wrong_code_of_a_neighbour(cluster):
     return found[0]
 
 
+def an_infinite_element_of_a_centre_of_halves_is_damage(cluster):
+    """Elements of 2 bytes that are infinite or NaN are read as finite ones: they must be told by their bits."""
+    with cluster.connect() as db:
+        if not one(db, "SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'"):
+            return "the server has no pgvector: nothing to test"
+        db.execute("CREATE EXTENSION IF NOT EXISTS vector; SELECT treedb.enable_pgvector()")
+        db.execute("CREATE TABLE halves (id int, e halfvec(2100)) WITH (autovacuum_enabled = off)")
+        db.execute("INSERT INTO halves SELECT i, (SELECT array_agg((20 + sin(i * j))::real ORDER BY j) FROM generate_series(1, 2100) j)::halfvec FROM generate_series(1, 100) i")
+        db.execute("CREATE INDEX halves_e ON halves USING treedb_hnsw (e halfvec_l2_ops)")
+        path = one(db, "SELECT pg_relation_filepath('halves_e')")
+    query = "SELECT id FROM halves ORDER BY e <-> (SELECT e FROM halves WHERE id = 7) LIMIT 1"
+    told = []
+    for element in (0x7c00, 0xfc00, 0x7e01, None):
+        kept = {}
+
+        def change(data):
+            block = int.from_bytes(data[24 + 40:24 + 44], "little")
+            check(block > 0, "the index has no centre")
+            at = block * PAGE + 24 + 2 * 1234
+            kept[at] = bytes(data[at:at + 2])
+            if element is not None:
+                data[at:at + 2] = element.to_bytes(2, "little")
+
+        damage(cluster, [(path, change)])
+        with cluster.connect() as db:
+            index_only(db)
+            if element is None:
+                same(one(db, query), 7, "the nearest")
+            else:
+                told.append(refused(db, query, "XX002", "the page of a centre"))
+
+        def restore(data):
+            for at, bytes_ in kept.items():
+                data[at:at + 2] = bytes_
+
+        damage(cluster, [(path, restore)])
+    return str(told[0])
+
+
 # Each makes a table of this name with an index, and reads and changes it: what makes it, the index, the statements.
 def column_with_index(name, key):
     column, plain = key.split()[0], key.replace(" DESC", "")

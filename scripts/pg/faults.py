@@ -11,11 +11,12 @@ import time
 
 import psycopg
 
-from claims import PAGE, check, index_only, lines, one, run, same
+from claims import PAGE, check, index_only, lines, one, refused, run, same
 from damage import (
     a_backward_scan_of_a_damaged_index_never_goes_round,
     a_check_finds_a_wrong_code_of_a_neighbour,
     an_entry_that_says_that_a_text_is_minus_zero_has_its_text,
+    an_infinite_element_of_a_centre_of_halves_is_damage,
     damaged_bytes_of_a_compressed_key_are_errors,
     damaged_pages_are_errors_and_never_crashes,
     pages_that_lead_back_end_every_walk,
@@ -23,6 +24,19 @@ from damage import (
 from standby import a_check_on_a_standby_bears_with_codes_that_are_made_anew_meanwhile, a_standby_answers_as_the_primary
 
 SETTINGS = ["shared_buffers = 8MB", "wal_keep_size = 1GB", "max_wal_senders = 4", "hot_standby = on", "deadlock_timeout = 100ms"]
+
+
+def only_superusers_kill_backends_at_a_point(cluster):
+    """Settings for tests, which development builds have: what makes the server recover is for superusers."""
+    with cluster.connect() as db:
+        db.execute("LOAD 'treedb_pg'")
+        db.execute("CREATE ROLE somebody")
+        db.execute("SET ROLE somebody")
+        refused(db, "SET treedb.crash = 'leaf_split'", "42501")
+        db.execute("SET treedb.fault = 'none'")
+        db.execute("RESET ROLE")
+        db.execute("SET treedb.crash = 'none'")
+        db.execute("RESET treedb.crash; DROP ROLE somebody")
 
 
 def vacuum_waits_for_the_page_of_an_index_only_scan(cluster):
@@ -435,7 +449,7 @@ TESTS = [writers_of_one_unique_index_over_arrays_never_share_an_element_and_neve
          a_build_shows_how_far_it_is, a_build_of_a_graph_shows_how_far_it_is, a_check_goes_on_beside_changes_and_reports_none_of_them,
          a_check_finds_what_is_missing_and_what_is_too_much, a_check_reports_compressed_keys_that_are_damaged, a_check_reports_included_values_that_are_damaged, damaged_bytes_of_a_compressed_key_are_errors, long_work_can_be_cancelled,
          a_dump_restores_tables_and_indexes, a_standby_answers_as_the_primary, a_check_on_a_standby_bears_with_codes_that_are_made_anew_meanwhile,
-         a_check_finds_a_wrong_code_of_a_neighbour, a_backward_scan_of_a_damaged_index_never_goes_round, an_entry_that_says_that_a_text_is_minus_zero_has_its_text,
+         a_check_finds_a_wrong_code_of_a_neighbour, an_infinite_element_of_a_centre_of_halves_is_damage, only_superusers_kill_backends_at_a_point, a_backward_scan_of_a_damaged_index_never_goes_round, an_entry_that_says_that_a_text_is_minus_zero_has_its_text,
          pages_that_lead_back_end_every_walk, damaged_pages_are_errors_and_never_crashes]
 
 

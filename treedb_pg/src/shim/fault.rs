@@ -1,7 +1,7 @@
 //! Faults on demand, so that tests can end a change in the middle. Development builds only.
 //!
 //! `SET treedb.fault = 'leaf_split'` raises an error at the point of that name. `SET treedb.crash = 'leaf_split'` kills the
-//! backend there, with what it has logged on disk: the server then ends all sessions and recovers. `SET treedb.pause = 'hnsw_check'` waits at the
+//! backend there, with what it has logged on disk: the server then ends all sessions and recovers, which only superusers may ask for. `SET treedb.pause = 'hnsw_check'` waits at the
 //! point of that name, which is none of the others, as long as a session holds `pg_advisory_lock(0)`. Most points lie
 //! behind a change that has been logged, so that recovery stops between that change and the next; `marked_removed` and
 //! `versions_removed` lie between the choice of the dead entries of a full leaf and the record that removes them, and before
@@ -17,8 +17,10 @@ use super::setting::Text;
 static FAULT: Text =
     Text::hidden(c"treedb.fault", c"Raises an error at a point of the library's code, for tests of it.");
 
-static CRASH: Text =
-    Text::hidden(c"treedb.crash", c"Kills the backend at a point of the library's code, for tests of it.");
+static CRASH: Text = Text::of_superusers(
+    c"treedb.crash",
+    c"Kills the backend at a point of the library's code, for tests of it.",
+);
 
 static PAUSE: Text =
     Text::hidden(c"treedb.pause", c"Waits at a point of the library's code for a lock, for tests of it.");

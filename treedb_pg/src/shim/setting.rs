@@ -202,6 +202,15 @@ impl Text {
         Setting { about: About::of_users(name, description, HIDDEN), value }
     }
 
+    /// The same, which only superusers may change, and whom they let.
+    pub(super) const fn of_superusers(name: &'static CStr, description: &'static CStr) -> Text {
+        let hidden = Text::hidden(name, description);
+        Setting {
+            about: About { context: pg_sys::GucContext::PGC_SUSET, ..hidden.about },
+            value: hidden.value,
+        }
+    }
+
     /// Whether it has this value.
     pub(super) fn is(&self, wanted: &str) -> bool {
         let value = self.value.present.load(Ordering::Relaxed);

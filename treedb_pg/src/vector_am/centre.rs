@@ -167,9 +167,17 @@ fn read(index: Index<'_>, meta: &Meta, block: u32) -> Centre {
     record::read_elements(stored, bytes, &mut elements);
     let centre = Centre::new(meta.kind.metric, Element::Float32, elements);
     let is_whole = |centre: &Centre| centre.elements().len() == meta.dimensions;
-    centre.filter(is_whole).filter(|_| view.level() == LEVEL).unwrap_or_else(|| {
+    // What is read of halves is finite whatever they are.
+    let is_finite = !stored.is_half() || all_finite(bytes);
+    centre.filter(is_whole).filter(|_| is_finite && view.level() == LEVEL).unwrap_or_else(|| {
         error::corrupted(&index.shown(), block, "expected the page of a centre, which has finite elements")
     })
+}
+
+/// Whether none of these elements of 2 bytes is infinite or NaN.
+fn all_finite(halves: &[u8]) -> bool {
+    const EXPONENT: u16 = 0x7c00;
+    halves.as_chunks().0.iter().all(|half| u16::from_le_bytes(*half) & EXPONENT != EXPONENT)
 }
 
 /// The centre that a backend has read, and of what files it is.
