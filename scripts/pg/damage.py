@@ -314,8 +314,8 @@ def an_infinite_element_of_a_centre_of_halves_is_damage(cluster):
             return "the server has no pgvector: nothing to test"
         db.execute("CREATE EXTENSION IF NOT EXISTS vector; SELECT treedb.enable_pgvector()")
         db.execute("CREATE TABLE halves (id int, e halfvec(2100)) WITH (autovacuum_enabled = off)")
+        db.execute("CREATE INDEX halves_e ON halves USING treedb_hnsw (e halfvec_l2_ops) WITH (m = 6)")
         db.execute("INSERT INTO halves SELECT i, (SELECT array_agg((20 + sin(i * j))::real ORDER BY j) FROM generate_series(1, 2100) j)::halfvec FROM generate_series(1, 100) i")
-        db.execute("CREATE INDEX halves_e ON halves USING treedb_hnsw (e halfvec_l2_ops)")
         path = one(db, "SELECT pg_relation_filepath('halves_e')")
     query = "SELECT id FROM halves ORDER BY e <-> (SELECT e FROM halves WHERE id = 7) LIMIT 1"
     told = []
