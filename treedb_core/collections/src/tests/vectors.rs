@@ -596,3 +596,19 @@ fn check_projections(db: &Database, things: &Collection, request: &VectorSearchR
     let mixed = request.clone().projection(rawdoc! { "v": 0, "part": 1 });
     assert_eq!(things.vector_search(&mixed).unwrap_err().code, ErrorCode::Location31253);
 }
+
+#[test]
+fn a_search_counts_as_a_use_of_its_index_unless_it_is_exact() {
+    let db = database();
+    let things = db.collection("shop.things").unwrap();
+    things.insert_one(raw(&doc! { "_id": 1, "v": [1.0, 0.0, 0.0, 0.0] })).unwrap();
+    things.create_index(spec("cosine", "scalar")).unwrap();
+    let request = VectorSearchRequest::new("near", vec![1.0, 0.5, 0.0, 0.0], 1);
+    for request in [request.clone(), request.clone(), request.exact()] {
+        assert_eq!(things.vector_search(&request).unwrap().len(), 1);
+    }
+    let uses = db.index_uses(10).unwrap();
+    let of_index: Vec<u64> =
+        uses.iter().filter(|(_, name, _)| name == "near").map(|(.., operations)| *operations).collect();
+    assert_eq!(of_index, [2]);
+}

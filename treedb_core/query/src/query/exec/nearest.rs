@@ -221,6 +221,7 @@ fn run<'s>(
     let by_index = by_index.filter(|plan| plan.path != Path::CollectionScan);
     let mut enough = false;
     if !search.exact {
+        source.indexes().get(index).inspect(|index| index.uses.add());
         enough = match &by_index {
             Some(plan) => run.compare_few(source, plan)?,
             None => false,
