@@ -51,6 +51,10 @@ fn definition(given: &RawDocument, options: &RawDocument) -> Result<VectorDef> {
         spec = with_name(&spec, &options::text(name, value)?)?;
     }
     let mut def = vector_am::limited(VectorDef::from_spec(&spec)?);
+    if !def.others.is_empty() {
+        let message = "an index has one field of type \"vector\" in PostgreSQL: create one for each";
+        return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));
+    }
     // A search may filter by any field, and the catalog has no place for their names.
     def.filters.clear();
     if def.elements != Element::Float32 {

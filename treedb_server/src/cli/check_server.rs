@@ -30,8 +30,12 @@ pub(super) fn check(mut server: Place, recall: Option<NonZeroU32>) -> Result<Exi
                 report(&mut out, &namespace, &reply)?;
                 continue;
             }
+            let before = damage.len();
             let errors = reply.get_array("errors").into_iter().flatten();
             damage.extend(errors.map(|error| error.as_str().unwrap_or(&namespace).to_owned()));
+            if damage.len() == before {
+                damage.push(format!("{namespace} is damaged"));
+            }
         }
     }
     if !damage.is_empty() {

@@ -115,7 +115,11 @@ fn rebuild(db: &Database, namespace: &Namespace, old: i64) -> Result<()> {
 fn begin(edit: &mut Edit<'_>, old: i64) -> Result<Option<(i64, String)>> {
     let Some(index) = edit.meta.indexes.iter().find(|index| index.id == old) else { return Ok(None) };
     let (def, unfinished) = (index.def.clone(), index.building.is_some());
-    edit.remove_indexes(|index| index.def.name() == def.name() && index.id != old)?;
+    // Not the other fields of a search index.
+    edit.remove_indexes(|index| {
+        let is_other = index.def.name() == def.name() && index.id != old;
+        is_other && (index.building.is_some() || index.def.as_ordered().is_some())
+    })?;
     if unfinished {
         // Built from the beginning afterwards, like any interrupted build.
         edit.remove_indexes(|index| index.id == old)?;

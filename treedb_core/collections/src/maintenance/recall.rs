@@ -14,6 +14,7 @@ use treedb_query::query::{NearestQuery, Neighbor};
 use treedb_storage::Reads;
 use treedb_vector::nearest::Nearest;
 
+use crate::catalog::meta::IndexMeta;
 use crate::read::vector_search::vector_search;
 use crate::read::view::View;
 use crate::request::VectorSearchRequest;
@@ -58,7 +59,11 @@ pub(crate) fn recall(
     let candidates = NearestQuery::default_candidates(NEIGHBORS + 1);
     let mut measured = Vec::new();
     for def in view.meta.infos.iter().filter_map(|info| info.def.as_vector()) {
-        let elements = view.estimated_rows().max(1).saturating_mul(def.dimensions as u64);
+        let is_it = |index: &&IndexMeta| index.building.is_none() && index.def.as_vector() == Some(def);
+        let table = view.meta.indexes.iter().find(is_it).map(|index| &index.table);
+        // Documents may have several vectors. The table of an index has two rows for each.
+        let vectors = table.map_or(Ok(0), |table| view.reads.len(table))? / 2;
+        let elements = view.estimated_rows().max(vectors).max(1).saturating_mul(def.dimensions as u64);
         let affordable = most_elements.map_or(usize::MAX, |most| {
             usize::try_from(most / elements).unwrap_or(usize::MAX).max(LEAST_SEARCHES)
         });
@@ -98,6 +103,10 @@ fn samples(view: &View<'_, impl Reads>, def: &VectorDef, count: usize) -> Result
     let (fields, mut rows, mut samples) = (def.fields(), BTreeSet::new(), Vec::new());
     for at in 0..count as u64 {
         let after = (u128::from(last) * u128::from(at) / count.max(1) as u128) as u64;
+        // Where few documents have a vector, the next one was found from an earlier place already.
+        if rows.last().is_some_and(|row: &RowId| row.0 > after) {
+            continue;
+        }
         let mut found = None;
         view.scan_rows(Direction::Forward, Some(RowId(after)), &mut |row, document| {
             interrupt.tick()?;

@@ -43,7 +43,9 @@ fn begin_update(edit: &mut Edit<'_>, name: &str, fields: &[VectorDef]) -> Result
     let Some(latest) = own().next_back() else { return Ok(None) };
     let is_same =
         |index: &IndexMeta| fields.iter().any(|field| index.def == Definition::Vector(field.clone()));
-    if own().filter(|index| index.building.is_some() == latest.building.is_some()).all(is_same) {
+    let mut current = own().filter(|index| index.building.is_some() == latest.building.is_some());
+    let is_whole = latest.building.is_some() || current.clone().count() == fields.len();
+    if is_whole && current.all(is_same) {
         return Ok(Some(if latest.building.is_some() { Begun::ByAnother(latest.id) } else { Begun::Ready }));
     }
     // An unfinished build, of the index or of its replacement, is given up.

@@ -11,6 +11,7 @@ use crate::{
 use treedb_query::doc::Collation;
 use treedb_query::error::ErrorCode;
 use treedb_query::index::Definition;
+use treedb_storage::Reads;
 use treedb_storage::disk::crash::Crash;
 
 fn field(path: &str, dimensions: i32, similarity: &str) -> Document {
@@ -219,6 +220,57 @@ fn two_fields_of_one_path_and_other_indexes_of_the_name_are_refused() {
         ErrorCode::CannotCreateIndex
     );
     assert_eq!(paths(&films), ["title", "picture.codes", "odd"]);
+}
+
+#[test]
+fn a_definition_that_would_take_much_memory_for_each_field_is_refused() {
+    let (_, films) = films_on(&SimDisk::new());
+    let many: Vec<_> = (0..20_000).map(|at| field(&format!("v{at}"), 1, "cosine")).collect();
+    let filters: Vec<_> = (0..5000).map(|at| doc! { "type": "filter", "path": format!("f{at}") }).collect();
+    let long = field(&"v".repeat(1 << 16), 2, "cosine");
+    for fields in [many, vec![title(), long.clone()], [vec![title(), sound()], filters.clone()].concat()] {
+        let spec = raw(&doc! { "name": "near", "type": "vectorSearch", "definition": { "fields": fields } });
+        assert_eq!(code(films.create_search_indexes(&[spec])), ErrorCode::CannotCreateIndex);
+    }
+    // One field is none too many.
+    for fields in [vec![long], [vec![title()], filters].concat()] {
+        let spec = raw(&doc! { "name": "near", "type": "vectorSearch", "definition": { "fields": fields } });
+        films.create_search_indexes(&[spec]).unwrap();
+        films.drop_search_index("near").unwrap();
+    }
+}
+
+#[test]
+fn a_field_that_is_rebuilt_for_its_scores_leaves_the_others_of_its_search_index() {
+    let disk = SimDisk::new();
+    let (db, films) = films_on(&disk);
+    films.create_search_indexes(&[spec(&[title(), picture(), sound()])]).unwrap();
+    let before = tables(&db, &films);
+    drop(films);
+    db.close().unwrap();
+    let store = treedb_storage::Store::open_with("/data/documents", options(&disk)).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let catalog = txn.table("catalog").unwrap().unwrap();
+    let entry = txn.get(&catalog, b"shop.films").unwrap().unwrap();
+    let mut entry = Document::from_reader(entry).unwrap();
+    for index in entry.get_array_mut("indexes").unwrap() {
+        let index = index.as_document_mut().unwrap();
+        if index.get_str("path").is_ok_and(|path| path == "picture.codes") {
+            index.insert("reaching", true);
+        }
+    }
+    txn.put(&catalog, b"shop.films", &entry.to_vec().unwrap()).unwrap();
+    txn.commit().unwrap();
+    store.close().unwrap();
+    let db = open(&disk).unwrap();
+    let films = db.collection("shop.films").unwrap();
+    let after = tables(&db, &films);
+    assert_eq!(after.len(), 3);
+    for (path, table) in &before {
+        assert_eq!(after[path] == *table, path != "picture.codes", "{path}");
+    }
+    assert_eq!(found(&films, "title", &[7.0, 0.0]).first(), Some(&7));
+    db.check().unwrap();
 }
 
 /// The definitions of the fields.

@@ -758,3 +758,63 @@ fn vectors_that_are_inserted_by_an_image_are_linked_as_well_as_by_the_table() {
         assert!(by_image > 0.9 && by_image > by_table - 0.02, "{similarity} {quantization}: {recalls:?}");
     }
 }
+
+#[test]
+fn a_document_whose_many_vectors_are_replaced_is_linked_to_others() {
+    for (count, candidates) in [(150, 100), (40, 10)] {
+        let mut rng = Rng::new(31);
+        let db = open(&SimDisk::new()).unwrap();
+        let things = db.collection("shop.things").unwrap();
+        let near = |rng: &mut Rng, centre: f64| -> Vec<f64> {
+            (0..DIMENSIONS).map(|_| centre + rng.below(1000) as f64 / 20_000.0).collect()
+        };
+        let chunks = |rng: &mut Rng| -> Vec<Vec<f64>> { (0..count).map(|_| near(rng, 5.0)).collect() };
+        let others: Vec<_> = (1..1500).map(|id| document(id, &floats(&mut rng))).collect();
+        things.insert_many(&others, true).unwrap();
+        things.insert_one(raw(&doc! { "_id": 0, "v": chunks(&mut rng) })).unwrap();
+        let definition = rawdoc! {
+            "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": "euclidean",
+            "hnswOptions": { "numEdgeCandidates": candidates },
+        };
+        things.create_index(IndexSpec::vector(definition).name("near")).unwrap();
+        build_image(&db, &things, &mut rng);
+        for _ in 0..3 {
+            let change = raw(&doc! { "$set": { "v": chunks(&mut rng) } });
+            things.update(UpdateRequest::one(rawdoc! { "_id": 0 }, change)).unwrap();
+            db.check().unwrap();
+            let vector = near(&mut rng, 5.0).into_iter().map(|element| element as f32).collect();
+            let found = things.vector_search(&VectorSearchRequest::new("near", vector, 1)).unwrap();
+            assert_eq!(found[0].document.get_i32("_id").unwrap(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_transaction_that_empties_a_collection_and_fills_it_again_finds_nothing_of_what_was_there() {
+    for quantization in ["none", "scalar"] {
+        let mut rng = Rng::new(32);
+        let db = open(&SimDisk::new()).unwrap();
+        let things = things(&db, 300, quantization, &mut rng);
+        build_image(&db, &things, &mut rng);
+        for round in 1..4 {
+            let mut txn = db.begin().unwrap();
+            let mut own = txn.collection("shop.things").unwrap();
+            own.delete(DeleteRequest::many(rawdoc! {})).unwrap();
+            for id in 0..200 {
+                own.insert_one(document(1000 * round + id, &floats(&mut rng))).unwrap();
+            }
+            match round {
+                1 => drop(txn),
+                _ => txn.commit().unwrap(),
+            }
+            db.check().unwrap();
+            check_all(&things, &mut rng);
+        }
+        things.delete(DeleteRequest::many(rawdoc! {})).unwrap();
+        assert_eq!(things.vector_search(&all(floats(&mut rng))).unwrap(), []);
+        let new: Vec<_> = (0..20).map(|id| document(id, &floats(&mut rng))).collect();
+        things.insert_many(&new, true).unwrap();
+        check_all(&things, &mut rng);
+        db.check().unwrap();
+    }
+}

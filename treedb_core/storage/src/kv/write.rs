@@ -90,11 +90,11 @@ impl WriteTxn {
         self.if_undone.add(call);
     }
 
-    /// Which state of a table was committed last, if this transaction has not changed it, which others see too.
+    /// Which state of a table was committed last, if this transaction has not changed it, which others see too; `None` also for an empty one.
     pub fn unchanged(&self, table: &Table) -> Result<Option<TableVersion>> {
-        let Some(writer) = &self.writer else { return Ok(None) };
-        let (version, own) = (TableVersion::of(self, table)?, writer.alloc.txn);
-        Ok((version.changed() < own).then_some(version))
+        let version = TableVersion::of(self, table)?;
+        // Not by the number of this transaction, which grows with each savepoint.
+        Ok((1..=self.inner.pager.current()).contains(&version.changed()).then_some(version))
     }
 
     /// What was committed before, for reading.

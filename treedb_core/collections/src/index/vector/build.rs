@@ -176,10 +176,7 @@ impl Prepared for PreparedVectors {
         for (row, vectors) in rows.iter().zip(&self.vectors) {
             add_nodes(&self.def, *row, vectors, &mut nodes)?;
         }
-        let near = match index.building {
-            None => Near::before(&self.def, txn, meta, &index.table)?,
-            Some(_) => None,
-        };
+        let near = Near::before(&self.def, txn, meta, index)?;
         let flags = centre::grow(&self.def, txn, meta, index, &nodes)?;
         insert_nodes(&self.def, txn, &index.table, &nodes, near.as_ref())?;
         Ok(flags)

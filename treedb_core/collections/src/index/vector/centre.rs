@@ -30,7 +30,7 @@ use super::record::{
     centre_and_reach_in, centre_in, damaged, may_have_centre, node_of, node_of_vector_row, nodes_in,
     position_of, row_of,
 };
-use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, index_table};
+use crate::catalog::meta::{BUILT, IndexFlags, IndexMeta, Meta, index_table};
 use crate::read::view::View;
 
 /// By so many vectors, about, it is decided whether codes are about a centre, and which one.
@@ -158,8 +158,9 @@ pub(super) fn grow(
     new: &[(u64, Vec<f32>)],
 ) -> Result<IndexFlags> {
     let (table, none) = (&index.table, IndexFlags::default());
-    // A build judges by all documents.
-    if new.is_empty() || !may_have_centre(def) || index.building.is_some() {
+    // A build judges by all documents; one that waits for the other fields of its search index has done so.
+    let is_built = index.building.is_none_or(|next| next == BUILT);
+    if new.is_empty() || !may_have_centre(def) || !is_built {
         return Ok(none);
     }
     let (before, judged) = (nodes_in(txn.len(table)?), meta.images.judged());

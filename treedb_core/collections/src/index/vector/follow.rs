@@ -98,6 +98,11 @@ impl Follower {
         Follower { vectors, unlisted, since, documents_since: since, newest: since, ..Follower::default() }
     }
 
+    /// The last transaction whose changes it has, but for those that it is to read yet; 0 before it has read any.
+    pub(super) fn since(&self) -> u64 {
+        self.since
+    }
+
     /// How many nodes there are.
     fn count(&self) -> usize {
         // Until they are listed, nothing has changed.

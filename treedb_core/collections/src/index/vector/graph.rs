@@ -235,7 +235,7 @@ pub(super) fn insert_nodes(
             new.push((*node, record, vector.as_slice()));
         }
     }
-    near.inspect(|near| near.change(new.iter().map(|(node, ..)| *node)));
+    near.inspect(|near| near.begin(new.iter().map(|(node, ..)| *node)));
     let mut left = new.iter();
     while !left.as_slice().is_empty() {
         let changes = {
@@ -550,21 +550,19 @@ mod tests {
                 things.insert_one(document(1000 + round, &vector(&mut rng))).unwrap();
                 let mut txn = db.store().begin_write().unwrap();
                 let meta = db.inner.catalog.find(&txn, &namespace).unwrap().unwrap();
-                let (def, table) = meta
-                    .indexes
-                    .iter()
-                    .find_map(|index| Some((index.def.as_vector()?, &index.table)))
-                    .unwrap();
-                let near = Near::before(def, &txn, &meta, table).unwrap().expect("there is an image");
+                let (def, index) =
+                    meta.indexes.iter().find_map(|index| Some((index.def.as_vector()?, index))).unwrap();
+                let table = &index.table;
+                let near = Near::before(def, &txn, &meta, index).unwrap().expect("there is an image");
                 let (new, node) = (vector(&mut rng), 5000);
                 let centre = centre_in(def, &txn, table).unwrap();
                 let record = encode_vector(def, centre.as_deref(), &new);
                 txn.put_row(table, vector_row(node), &record).unwrap();
-                assert!(Near::before(def, &txn, &meta, table).unwrap().is_none(), "the table has changed");
-                near.change([node]);
+                assert!(Near::before(def, &txn, &meta, index).unwrap().is_none(), "the table has changed");
+                near.begin([node]);
                 let mut edit = GraphEdit::begin(def, &txn, table).unwrap();
-                // Of bits many are as far: which of them are found depends on where a search comes from.
-                let level = u8::from(!bits && round % 8 == 7);
+                // Of a node above level 0, the table is searched from more nodes.
+                let level = 0;
                 edit.links.get_mut().insert(node, NodeLinks { levels: vec![Vec::new(); 2], changed: true });
                 let plan = |edit: &GraphEdit<'_, WriteTxn>| {
                     let (limits, mut scratch) = (limits_of(def), Scratch::<u64, Met>::default());

@@ -121,16 +121,16 @@ impl IndexKind for VectorDef {
         change: IndexChange,
     ) -> Result<IndexFlags> {
         let table = &index.table;
-        let near = match (change.add.is_empty(), index.building) {
-            (false, None) => Near::before(self, txn, meta, table)?,
-            _ => None,
+        let near = match change.add.is_empty() {
+            true => None,
+            false => Near::before(self, txn, meta, index)?,
         };
         let old: BTreeMap<u32, &[u8]> = parts_of(self, change.remove.first()).collect();
         let new: BTreeMap<u32, &[u8]> = parts_of(self, change.add.first()).collect();
         // A vector that stays where it was keeps its node. If an index that is being built has not got it, the build adds it.
         for (position, _) in old.iter().filter(|(position, vector)| new.get(*position) != Some(*vector)) {
             let node = node_of(self, row.0, *position)?;
-            near.as_ref().inspect(|near| near.change([node]));
+            near.as_ref().inspect(|near| near.remove(node));
             graph::remove_node(self, txn, table, node)?;
         }
         let mut nodes = Vec::with_capacity(new.len());

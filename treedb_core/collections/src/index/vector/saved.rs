@@ -82,7 +82,7 @@ impl Record {
     }
 
     fn identity(&self, table: &Table, def: &VectorDef) -> Identity {
-        let definition = Sha256::digest(format!("{FORMAT} {def:?}"));
+        let definition = Sha256::digest(format!("{FORMAT} {:?}", def.of_graph()));
         let parts = [&*self.encode(), &table.id().to_le_bytes(), &[0; 4], &definition].concat();
         let mut identity = [0; size_of::<Identity>()];
         identity.iter_mut().zip(parts).for_each(|(to, from)| *to = from);

@@ -16,6 +16,10 @@ pub(super) const MAX_DIMENSIONS: i64 = 8192;
 /// Links of a node, and nodes looked at when one is linked, unless the definition says otherwise: MongoDB's.
 const LINKS: usize = 16;
 const CANDIDATES: usize = 100;
+/// Fields of vectors that a search index has at most: as many as a collection may have indexes.
+const MOST_FIELDS: usize = 64;
+/// Bytes of the name and the definition of a search index with several of them, at most: each keeps them all.
+const MOST_BYTES: usize = 1 << 16;
 
 /// What is kept of a vector for comparisons; the vector itself is in its document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,8 +117,15 @@ impl VectorDef {
     /// Fields of the type `filter` are allowed and not needed: a search may filter by any field.
     ///
     /// # Errors
-    /// `CannotCreateIndex` naming what is missing, given twice or not supported, which any other field is.
+    /// `CannotCreateIndex` naming what is missing, given twice, too much or not supported, which any other field is.
     pub fn all_from_spec(spec: &RawDocument) -> Result<Vec<Self>> {
+        let (vectors, filters) = Self::fields_of_spec(spec)?;
+        Ok(Self::all_of(&vectors, &filters))
+    }
+
+    /// The fields of vectors of such a specification, without the others, and those of the type `filter`.
+    fn fields_of_spec(spec: &RawDocument) -> Result<(Vec<Self>, Vec<String>)> {
+        let bytes = spec.get_document("definition").map_or(0, |definition| definition.as_bytes().len());
         let spec = Doc::from(spec);
         let Some(Value::Document(definition)) = spec.get("definition") else {
             return Err(invalid("a search index needs a \"definition\", which is an object".to_owned()));
@@ -139,6 +150,10 @@ impl VectorDef {
                             "\"fields\" has two of type \"vector\" with the path '{path}'"
                         )));
                     }
+                    if vectors.len() == MOST_FIELDS {
+                        let message = format!("\"fields\" has more than {MOST_FIELDS} of type \"vector\"");
+                        return Err(invalid(message));
+                    }
                     vectors.push(def);
                 }
                 Some("filter") => {
@@ -161,18 +176,25 @@ impl VectorDef {
             Some(name) => name,
             None => first.name.clone(),
         };
+        if vectors.len() > 1 && name.len() + bytes > MOST_BYTES {
+            return Err(invalid(format!(
+                "the name and the \"definition\" of a search index with several fields of type \"vector\" have at most {MOST_BYTES} bytes"
+            )));
+        }
         vectors.iter_mut().for_each(|def| def.name.clone_from(&name));
-        Ok(Self::all_of(&vectors, &filters))
+        Ok((vectors, filters))
     }
 
     /// The fields of a search index, each with the others.
     fn all_of(vectors: &[VectorDef], filters: &[String]) -> Vec<Self> {
-        let with_others = |(place, def): (usize, &VectorDef)| {
-            let mut others = vectors.to_vec();
-            others.remove(place);
-            VectorDef { others, place, filters: filters.to_vec(), ..def.clone() }
-        };
-        vectors.iter().enumerate().map(with_others).collect()
+        (0..vectors.len()).map(|place| Self::one_of(vectors, filters, place)).collect()
+    }
+
+    /// The field at a place of a search index, which has it, with the others.
+    fn one_of(vectors: &[VectorDef], filters: &[String], place: usize) -> Self {
+        let mut others = vectors.to_vec();
+        let def = others.remove(place);
+        VectorDef { others, place, filters: filters.to_vec(), ..def }
     }
 
     /// The one index of such a specification; if it has several fields of vectors, that whose `path` the specification has beside its
@@ -181,14 +203,14 @@ impl VectorDef {
     /// # Errors
     /// Those of [`Self::all_from_spec`]; `CannotCreateIndex` if it is not said which is meant of several.
     pub fn from_spec(spec: &RawDocument) -> Result<Self> {
-        let mut all = Self::all_from_spec(spec)?;
+        let (vectors, filters) = Self::fields_of_spec(spec)?;
         let path = text(Doc::from(spec), "path")?;
         let found = match &path {
-            Some(path) => all.iter().position(|def| def.path.as_str() == path),
-            None => Some(0).filter(|_| all.len() == 1),
+            Some(path) => vectors.iter().position(|def| def.path.as_str() == path),
+            None => Some(0).filter(|_| vectors.len() == 1),
         };
         match found {
-            Some(found) => Ok(all.swap_remove(found)),
+            Some(place) => Ok(Self::one_of(&vectors, &filters, place)),
             None => {
                 Err(invalid("an index has one field of type \"vector\" here: create one for each".to_owned()))
             }
@@ -273,16 +295,21 @@ impl VectorDef {
         }
     }
 
-    /// Whether the graphs of two definitions are the same, whatever other fields their search indexes have.
-    pub fn is_same_graph(&self, other: &VectorDef) -> bool {
-        let bare = |def: &VectorDef| VectorDef {
+    /// What decides the graph: without its name, and without the other fields of its search index.
+    pub fn of_graph(&self) -> VectorDef {
+        VectorDef {
             name: String::new(),
             others: Vec::new(),
             place: 0,
             filters: Vec::new(),
-            ..def.clone()
-        };
-        bare(self) == bare(other)
+            path: self.path.clone(),
+            ..*self
+        }
+    }
+
+    /// Whether the graphs of two definitions are the same, whatever other fields their search indexes have.
+    pub fn is_same_graph(&self, other: &VectorDef) -> bool {
+        self.of_graph() == other.of_graph()
     }
 
     /// `{ embedding: "vectorSearch" }`.

@@ -4,15 +4,14 @@
 //! * One thread at a time follows a table. While the image is not complete, others do not wait for it: they read the table.
 //! * Whatever fails, the search goes on in the table: nothing here is an error of a search but what its own snapshot cannot read.
 
-use std::sync::Arc;
-use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, TryLockError};
 
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, Table, TableVersion, WriteTxn};
 
-use super::slot::{Size, State};
+use super::slot::{Size, Slot, State};
 use super::{Contents, Image, Images, lock};
 use crate::catalog::meta::Meta;
 use crate::index::vector::follow::Progress;
@@ -22,11 +21,12 @@ use crate::read::view::View;
 /// States of an index that have an image at the same time: searches whose snapshots are a commit apart take turns.
 const VERSIONS: usize = 2;
 
-/// An insertion brings an image up to date that differs by so many nodes at most: others wait for it, as they do not for a search.
-const BEHIND: u64 = 1024;
+/// Rows of the table that an insertion brings an image up to date by at most: whoever writes next waits for it.
+const BEHIND: usize = 4096;
 
 impl Images {
-    /// The image of what was committed of an index before a transaction that has not changed it yet; `None` if there is none now.
+    /// The image of what was committed of an index before a transaction that has not changed it yet; `None` if there is none now. That an insertion uses
+    /// it is no use that keeps it from making room for others.
     pub(in super::super) fn of_writer(
         &self,
         def: &VectorDef,
@@ -37,18 +37,18 @@ impl Images {
         let known = lock(&self.slots).by_table.get(&table.id()).map(|known| Arc::clone(&known.slot));
         let Some(slot) = known.filter(|slot| slot.has_image()) else { return Ok(None) };
         let Some(version) = txn.unchanged(table)? else { return Ok(None) };
-        let nodes = {
-            let state = lock(&slot.state);
-            if let Some(image) = state.recent.iter().find(|image| image.version == version) {
-                return Ok(Some(image.clone()).filter(|image| !image.is_damaged()));
-            }
-            state.recent.last().map_or(0, |image| image.contents.graph.len() as u64)
-        };
-        if nodes_in(txn.len(table)?).abs_diff(nodes) > BEHIND {
+        // Somebody else may follow for long.
+        let Ok(state) = slot.state.try_lock() else { return Ok(None) };
+        // From the first question on it is known which rows are changed, so this is asked also while none are.
+        let reads = txn.committed_before()?;
+        let changed = reads.changed_rows(table, state.follower.since());
+        if let Some(image) = state.recent.iter().find(|image| image.version == version) {
+            return Ok(Some(image.clone()).filter(|image| !image.is_damaged()));
+        }
+        if state.recent.is_empty() || changed.is_none_or(|rows| rows.len() > BEHIND) {
             return Ok(None);
         }
-        let reads = txn.committed_before()?;
-        let image = self.follow(def, &View { reads: &reads, meta }, table, version)?;
+        let image = self.follow_from(&slot, state, def, &View { reads: &reads, meta }, (table, version))?;
         Ok(image.filter(|image| !image.is_damaged()))
     }
 
@@ -66,7 +66,7 @@ impl Images {
             return Ok(None);
         }
         let Some(slot) = self.slot(table) else { return Ok(None) };
-        let mut state = match slot.building.load(Ordering::Relaxed) {
+        let state = match slot.building.load(Ordering::Relaxed) {
             false => lock(&slot.state),
             true => match slot.state.try_lock() {
                 Ok(state) => state,
@@ -74,6 +74,19 @@ impl Images {
                 Err(TryLockError::WouldBlock) => return Ok(None),
             },
         };
+        self.follow_from(&slot, state, def, view, (table, version))
+    }
+
+    /// The same, of this slot and from this state of it on.
+    fn follow_from(
+        &self,
+        slot: &Slot,
+        mut state: MutexGuard<'_, State>,
+        def: &VectorDef,
+        view: &View<'_, impl Reads>,
+        (table, version): (&Table, TableVersion),
+    ) -> Result<Option<Arc<Image>>> {
+        let limit = self.limit.load(Ordering::Relaxed);
         if state.is_damaged() {
             // It is built as if there were no file.
             self.forget_file_of(&state, table);

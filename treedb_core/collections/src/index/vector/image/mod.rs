@@ -119,9 +119,10 @@ impl Image {
         self.rows().iter().filter_map(move |rows| rows.get(row))
     }
 
-    /// The node of a row's vector at a position.
+    /// The node of a row's vector at a position; `None` also if nodes of rows are not listed, which takes a while.
     pub(super) fn node_of(&self, row: u64, position: u64) -> Option<u32> {
-        self.rows().get(position as usize)?.get(row)
+        let rows = if self.contents.are_rows_listed() { self.rows() } else { &[] };
+        rows.get(position as usize)?.get(row)
     }
 
     /// Adds the nodes of rows to `nodes`.

@@ -216,6 +216,7 @@ impl Images {
         let mut state = lock(&slot.state);
         if state.is_from_file {
             let before = std::mem::take(&mut *state);
+            before.recent.iter().for_each(|image| image.is_replaced.store(true, Ordering::Relaxed));
             slot.building.store(true, Ordering::Relaxed);
             slot.note_bytes(&state);
             drop(state);
