@@ -800,6 +800,10 @@ fn a_transaction_that_empties_a_collection_and_fills_it_again_finds_nothing_of_w
             let mut txn = db.begin().unwrap();
             let mut own = txn.collection("shop.things").unwrap();
             own.delete(DeleteRequest::many(rawdoc! {})).unwrap();
+            // The second vector is linked while the table has the first.
+            let two: Vec<Vec<f64>> =
+                (0..2).map(|_| floats(&mut rng).into_iter().map(f64::from).collect()).collect();
+            own.insert_one(raw(&doc! { "_id": -round, "v": two })).unwrap();
             for id in 0..200 {
                 own.insert_one(document(1000 * round + id, &floats(&mut rng))).unwrap();
             }
