@@ -276,7 +276,7 @@ fn divide<R: Send>(
         if threads.min(parts) > 1 {
             thread::start_without_signals(&mut || {
                 // Where no more threads can be started, those that there are do it.
-                let start = |_| std::thread::Builder::new().spawn_scoped(scope, &work).ok();
+                let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
                 others.extend((1..threads.min(parts)).filter_map(start));
             });
         }
