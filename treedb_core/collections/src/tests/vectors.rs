@@ -601,9 +601,10 @@ fn check_projections(db: &Database, things: &Collection, request: &VectorSearchR
 fn a_search_counts_as_a_use_of_its_index_unless_it_is_exact() {
     let db = database();
     let things = db.collection("shop.things").unwrap();
-    things.insert_one(raw(&doc! { "_id": 1, "v": [1.0, 0.0, 0.0, 0.0] })).unwrap();
+    let mut rng = Rng::new(17);
+    things.insert_one(document(&mut rng, 1)).unwrap();
     things.create_index(spec("cosine", "scalar")).unwrap();
-    let request = VectorSearchRequest::new("near", vec![1.0, 0.5, 0.0, 0.0], 1);
+    let request = VectorSearchRequest::new("near", vector(&mut rng), 1);
     for request in [request.clone(), request.clone(), request.exact()] {
         assert_eq!(things.vector_search(&request).unwrap().len(), 1);
     }
