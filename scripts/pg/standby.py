@@ -94,7 +94,7 @@ def follows(standby, db):
 
 @contextlib.contextmanager
 def standby_of(cluster):
-    """A cluster that `follow` makes a standby; closed in the end, and its slot dropped."""
+    """A cluster that `start_standby` makes a standby; closed in the end, and its slot dropped."""
     standby = Cluster()
     try:
         yield standby
@@ -104,7 +104,7 @@ def standby_of(cluster):
             db.execute("SELECT pg_drop_replication_slot('follower') FROM pg_replication_slots WHERE slot_name = 'follower' AND NOT active")
 
 
-def follow(standby, cluster):
+def start_standby(standby, cluster):
     """Starts a standby from a base backup of its primary."""
     cluster.program("pg_basebackup", "-D", str(standby.data), "-R", "-c", "fast", "--no-sync", "-C", "-S", "follower")
     standby.start()
@@ -147,7 +147,7 @@ def a_standby_answers_as_the_primary(cluster):
                 check(not any(centre_of(cluster, db, name)[:4]), f"{name} has chosen a centre already")
             for name in ("g_coded", "g_several"):
                 db.execute(f"CREATE INDEX {graph(graphs, name)}")
-            follow(standby, cluster)
+            start_standby(standby, cluster)
             db.execute('CREATE INDEX r_t ON r USING treedb_btree (t COLLATE "en-x-icu")')
             stop = threading.Event()
             wrong, compared = [], [0]
@@ -290,7 +290,7 @@ def a_check_on_a_standby_bears_with_codes_that_are_made_anew_meanwhile(cluster):
                 db.execute(f"CREATE INDEX {table}_e ON {table} USING treedb_hnsw (e {operators}) WITH (dimensions = {dimensions}, m = 6)")
                 db.execute(rows.format(table=table, vector=MUCH_ALIKE.format(dimensions=dimensions), first=1, last=250))
                 check(not any(centre_of(cluster, db, f"{table}_e")[:4]), f"{table}_e has chosen a centre already")
-            follow(standby, cluster)
+            start_standby(standby, cluster)
             follows(standby, db)
             with standby.connect() as holder, standby.connect() as reader:
                 reader.execute("SET treedb.pause = 'hnsw_check'")

@@ -65,6 +65,21 @@ const LARGER: f32 = 8.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reach(f32);
 
+/// Writes the codes of 8 bits of a vector that is in an index over `codes`: about a centre, if there is one, and then the difference from it over
+/// `difference`. `unit` is what [`Metric::check`] has returned for the vector.
+pub fn encode(
+    centre: Option<&Centre>,
+    (metric, element): (Metric, Element),
+    (vector, unit): (&[f32], f32),
+    difference: &mut Vec<f32>,
+    codes: &mut [u8],
+) -> Factors {
+    match centre {
+        Some(centre) => centre.encode(vector, unit, difference, codes),
+        None => code::encode_for(metric, element, vector, unit, codes),
+    }
+}
+
 impl Reach {
     /// One with this number, unless it is infinite or NaN.
     pub fn new(number: f32) -> Option<Reach> {

@@ -33,7 +33,7 @@ pub(crate) struct UpcomingRows {
 impl UpcomingRows {
     /// Asks for what the executor reads of a page before it comes to a row. If the page is in no buffer, the disk is asked for it, unless the
     /// server is set to ask for none before it is needed. The table has the block.
-    pub(crate) fn expect(&mut self, table: Relation<'_>, row: pg_sys::ItemPointerData) {
+    pub(crate) fn prefetch_page(&mut self, table: Relation<'_>, row: pg_sys::ItemPointerData) {
         // SAFETY: a setting of this backend.
         if table.is_temporary() || unsafe { pg_sys::effective_io_concurrency } == 0 {
             return;
@@ -58,8 +58,8 @@ impl UpcomingRows {
         prefetch_line(page.wrapping_add(pointer));
     }
 
-    /// Asks for the row itself, some time after [`UpcomingRows::expect`].
-    pub(crate) fn fetch(&self, row: pg_sys::ItemPointerData) {
+    /// Asks for the row itself, some time after [`UpcomingRows::prefetch_page`].
+    pub(crate) fn prefetch_row(&self, row: pg_sys::ItemPointerData) {
         let Some((_, page, pointer)) = self.page(row) else { return };
         // SAFETY: four bytes of a shared buffer, on a boundary of four; others may write them meanwhile, as whole words.
         let pointer = unsafe { AtomicU32::from_ptr(page.wrapping_add(pointer).cast()) };

@@ -369,14 +369,14 @@ impl<'i> Graph<'i> {
         target.map_or(0.0, |from| self.layout.metric.distance_from(&self.kernels, from, elements))
     }
 
-    /// Asks for a row of the index's table that a scan will return.
-    pub(super) fn expect_row(&self, table: Relation<'_>, row: pg_sys::ItemPointerData) {
-        self.known.table.borrow_mut().expect(table, row);
+    /// Asks for the page of a row of the index's table that a scan will return.
+    pub(super) fn prefetch_page(&self, table: Relation<'_>, row: pg_sys::ItemPointerData) {
+        self.known.table.borrow_mut().prefetch_page(table, row);
     }
 
-    /// The same again, soon before it does.
-    pub(super) fn fetch_row(&self, row: pg_sys::ItemPointerData) {
-        self.known.table.borrow().fetch(row);
+    /// Asks for the row itself, some time after its page.
+    pub(super) fn prefetch_row(&self, row: pg_sys::ItemPointerData) {
+        self.known.table.borrow().prefetch_row(row);
     }
 
     /// Asks for the vector of a node that has been expanded, before [`Graph::row`] reads it.

@@ -425,7 +425,7 @@ impl State {
                     buffer::expect_row(table, graph.index, graph.layout.place(found.node).block, row);
                     // Of what the first search has found, a limit may leave most.
                     if self.returned > 0 {
-                        graph.expect_row(table, row);
+                        graph.prefetch_page(table, row);
                     }
                 }
                 ready.extend(row.map(|(distance, row)| Ranked { distance, row }));
@@ -433,7 +433,7 @@ impl State {
             // Nodes that were found may have been vacuumed since, all of them even: there may be others.
             if has_ended || ready.len() >= ranked {
                 if self.is_final && self.returned > 0 {
-                    ready.iter().for_each(|ranked| graph.fetch_row(ranked.row));
+                    ready.iter().for_each(|ranked| graph.prefetch_row(ranked.row));
                 }
                 return;
             }

@@ -107,20 +107,16 @@ impl Edit<'_> {
         let meta = Arc::make_mut(&mut self.meta);
         let mut own = meta.indexes.iter().filter(|index| index.is_of_search_index(&def.name));
         if own.all(|index| matches!(index.building, None | Some(BUILT))) {
-            let is_built =
-                |index: &IndexMeta| index.is_of_search_index(&def.name) && index.building.is_some();
-            let built: Vec<i64> =
-                meta.indexes.iter().filter(|index| is_built(index)).map(|index| index.id).collect();
+            // Those that were not built have a graph already.
             let mut fields = def.all_fields();
-            fields.retain(|field| {
-                let mut built = meta.indexes.iter().filter(|index| is_built(index));
-                built.all(|index| index.def.as_vector().is_none_or(|built| built.path != field.path))
-            });
+            for built in meta.indexes.iter().filter(|index| index.building.is_some()) {
+                let own = built.def.as_vector().filter(|own| own.name == def.name);
+                fields.retain(|field| own.is_none_or(|own| own.path != field.path));
+            }
             let (mut removed, mut before) = (Vec::new(), None);
             for index in meta.indexes.iter_mut().filter(|index| index.is_of_search_index(&def.name)) {
                 let (id, Some(own)) = (index.id, index.def.as_vector_mut()) else { continue };
-                if built.contains(&id) {
-                    index.building = None;
+                if index.building.take().is_some() {
                     continue;
                 }
                 before = Some(own.clone());

@@ -14,7 +14,6 @@ use treedb_query::query::{NearestQuery, Neighbor};
 use treedb_storage::Reads;
 use treedb_vector::nearest::Nearest;
 
-use crate::catalog::meta::IndexMeta;
 use crate::read::vector_search::vector_search;
 use crate::read::view::View;
 use crate::request::VectorSearchRequest;
@@ -58,11 +57,10 @@ pub(crate) fn recall(
 ) -> Result<Vec<Recall>> {
     let candidates = NearestQuery::default_candidates(NEIGHBORS + 1);
     let mut measured = Vec::new();
-    for def in view.meta.infos.iter().filter_map(|info| info.def.as_vector()) {
-        let is_it = |index: &&IndexMeta| index.building.is_none() && index.def.as_vector() == Some(def);
-        let table = view.meta.indexes.iter().find(is_it).map(|index| &index.table);
+    for index in view.meta.indexes.iter().filter(|index| index.building.is_none()) {
+        let Some(def) = index.def.as_vector() else { continue };
         // Documents may have several vectors. The table of an index has two rows for each.
-        let vectors = table.map_or(Ok(0), |table| view.reads.len(table))? / 2;
+        let vectors = view.reads.len(&index.table)? / 2;
         let elements = view.estimated_rows().max(vectors).max(1).saturating_mul(def.dimensions as u64);
         let affordable = most_elements.map_or(usize::MAX, |most| {
             usize::try_from(most / elements).unwrap_or(usize::MAX).max(LEAST_SEARCHES)

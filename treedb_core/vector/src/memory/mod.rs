@@ -54,7 +54,7 @@ use above::Above;
 use codes::Codes;
 use vectors::{Elements, Vectors};
 
-use crate::centre::{Centre, Reach};
+use crate::centre::{self, Centre, Reach};
 use crate::code::{self, Coded};
 use crate::element::Element;
 use crate::few_bits::FewBits;
@@ -424,12 +424,14 @@ impl MemoryGraph {
                     few.encode(&self.difference, 1.0, codes)
                 }
                 (Some(few), _) => few.encode(vector, unit, codes),
-                (None, Some(centre)) => {
-                    let factors = centre.encode(vector, unit, &mut self.difference, codes);
-                    coded = &self.difference;
+                (None, centre) => {
+                    let (centre, kind) = (centre.as_deref(), (self.metric, self.element));
+                    let factors = centre::encode(centre, kind, (vector, unit), &mut self.difference, codes);
+                    if centre.is_some() {
+                        coded = &self.difference;
+                    }
                     factors
                 }
-                (None, None) => code::encode_for(self.metric, self.element, vector, unit, codes),
             };
             let of_links = self.reach.map(|reach| reach.link_factors(Coded { factors, codes }));
             (factors, of_links.unwrap_or(factors))

@@ -3,6 +3,7 @@
 use super::MemoryGraph;
 use super::among::Among;
 use super::vectors::Elements;
+use crate::centre;
 use crate::code::{self, Coded};
 use crate::few_bits::Target;
 use crate::graph::{self, Part, Scratch, Stamps};
@@ -110,10 +111,8 @@ impl MemoryGraph {
         let vector = &*self.rounded(vector)?;
         let unit = self.metric.check(vector, self.dimensions)?;
         codes.resize(code::code_bytes(self.metric, self.dimensions), 0);
-        let factors = match &self.centre {
-            Some(centre) => centre.encode(vector, unit, difference, codes),
-            None => code::encode_for(self.metric, self.element, vector, unit, codes),
-        };
+        let kind = (self.metric, self.element);
+        let factors = centre::encode(self.centre.as_deref(), kind, (vector, unit), difference, codes);
         let (vector, coded) = (Elements::Floats(vector), Coded { factors, codes });
         let query = Query { vector, unit, coded, target: None, by_reach: false };
         let Ok(()) = graph::search_to_link(self, &query, ef, scratch);

@@ -329,6 +329,11 @@ impl<'g, R: Reads> GraphEdit<'g, R> {
         near.filter(|near| self.stored.reach.is_none() && near.is_of(&self.stored))
     }
 
+    /// The score of two nodes, if what finds nodes has them.
+    fn between_near(&self, a: u64, b: u64) -> Option<f32> {
+        self.near.and_then(|(near, _)| near.between(a, b))
+    }
+
     fn remove(&mut self, node: u64) -> Result<()> {
         let limits = self.limits;
         graph::delete(self, node, &limits)?;
@@ -434,10 +439,7 @@ impl<R: Reads> NodesMut for GraphEdit<'_, R> {
     }
 
     fn between(&self, a: u64, b: u64) -> Result<f32> {
-        match self.near.and_then(|(near, _)| near.between(a, b)) {
-            Some(score) => Ok(score),
-            None => self.stored.between(a, b),
-        }
+        self.between_near(a, b).map_or_else(|| self.stored.between(a, b), Ok)
     }
 
     fn first_within(
@@ -454,7 +456,7 @@ impl<R: Reads> NodesMut for GraphEdit<'_, R> {
                 if is_left_out(at) {
                     continue;
                 }
-                let between = match self.near.and_then(|(near, _)| near.between(node, *other)) {
+                let between = match self.between_near(node, *other) {
                     Some(score) => score,
                     None => self.stored.with_vector(*other, |other| comparison.score(other, &own))?,
                 };
@@ -499,7 +501,6 @@ mod tests {
 
     #[test]
     fn the_image_and_the_table_link_a_new_node_to_the_same_nodes() {
-        let limits_of = |def: &VectorDef| limits(def);
         for (seed, (similarity, quantization)) in (1..).zip([
             ("cosine", "scalar"),
             ("cosine", "none"),
@@ -561,13 +562,12 @@ mod tests {
                 assert!(Near::before(def, &txn, &meta, index).unwrap().is_none(), "the table has changed");
                 near.begin([node]);
                 let mut edit = GraphEdit::begin(def, &txn, table).unwrap();
-                // Of a node above level 0, the table is searched from more nodes.
-                let level = 0;
-                edit.links.get_mut().insert(node, NodeLinks { levels: vec![Vec::new(); 2], changed: true });
+                edit.links.get_mut().insert(node, NodeLinks { levels: vec![Vec::new()], changed: true });
                 let plan = |edit: &GraphEdit<'_, WriteTxn>| {
-                    let (limits, mut scratch) = (limits_of(def), Scratch::<u64, Met>::default());
+                    let mut scratch = Scratch::<u64, Met>::default();
                     let query = edit.stored.comparison.read(&record);
-                    graph::plan(edit, node, level, &query, &[], &limits, &mut scratch).unwrap()
+                    // Of a node above level 0, the table is searched from more nodes.
+                    graph::plan(edit, node, 0, &query, &[], &limits(def), &mut scratch).unwrap()
                 };
                 let by_table = plan(&edit);
                 edit.near = edit.finder(Some(&near)).map(|near| (near, new.as_slice()));

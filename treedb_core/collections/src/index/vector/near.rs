@@ -48,10 +48,10 @@ impl Near {
         meta: &Meta,
         index: &IndexMeta,
     ) -> Result<Option<Near>> {
-        // Sums of differences are compared by the vectors in an image.
-        let is_exact = def.metric == Metric::L1 && def.has_codes();
-        let few_bits = def.quantization.few_bits().is_some();
-        if is_exact || few_bits || index.flags.reaching || index.building.is_some() {
+        // An image compares sums of differences by the vectors.
+        let has_other_scores = def.metric == Metric::L1 && def.has_codes();
+        let has_few_bits = def.quantization.few_bits().is_some();
+        if has_other_scores || has_few_bits || index.flags.reaching || index.building.is_some() {
             return Ok(None);
         }
         let image = meta.images.of_writer(def, txn, meta, &index.table)?;
@@ -107,7 +107,7 @@ impl Near {
             return Ok(false);
         }
         // They may be more, as of those that are exactly as far one counts.
-        let most = if removed > 0 { ef } else { ef.max(near.len()) };
+        let kept = if removed > 0 { ef } else { ef.max(near.len()) };
         for node in &*linked {
             let score = stored.with_vector(*node, |other| stored.comparison.score(other, record))?;
             near.push(Link { score, node: *node });
@@ -116,7 +116,7 @@ impl Near {
             near.sort_by(|a, b| a.score.total_cmp(&b.score));
             graph::limit_tied(&mut near);
         }
-        near.truncate(most);
+        near.truncate(kept);
         out.clear();
         out.extend(near.iter().map(|link| (link.score, link.node)));
         Ok(true)

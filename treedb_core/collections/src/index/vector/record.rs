@@ -15,7 +15,7 @@ use std::sync::Arc;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::vector::{Element, VectorDef};
 use treedb_storage::{Reads, Table};
-use treedb_vector::centre::{Centre, Reach};
+use treedb_vector::centre::{self, Centre, Reach};
 use treedb_vector::code::{self, Coded, Factors};
 use treedb_vector::graph::Link;
 use treedb_vector::kernel::Kernels;
@@ -222,9 +222,9 @@ pub(super) fn encode_vector_over(
     out.clear();
     if def.has_codes() {
         let bytes = code::code_bytes(def.metric, vector.len());
-        return encode_codes(bytes, out, |codes| match centre {
-            Some(centre) => centre.encode(vector, unit, &mut Vec::new(), codes),
-            None => code::encode_for(def.metric, def.elements, vector, unit, codes),
+        return encode_codes(bytes, out, |codes| {
+            let kind = (def.metric, def.elements);
+            centre::encode(centre, kind, (vector, unit), &mut Vec::new(), codes)
         });
     }
     out.reserve(4 + 4 * vector.len());

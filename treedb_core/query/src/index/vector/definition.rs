@@ -225,9 +225,19 @@ impl VectorDef {
 
     /// This field of the search index and the others, in the order of its definition, each with the others.
     pub fn all_fields(&self) -> Vec<VectorDef> {
-        let bare =
-            |def: &VectorDef| VectorDef { others: Vec::new(), place: 0, filters: Vec::new(), ..def.clone() };
-        Self::all_of(&self.vector_fields().map(bare).collect::<Vec<_>>(), &self.filters)
+        Self::all_of(&self.vector_fields().map(Self::alone).collect::<Vec<_>>(), &self.filters)
+    }
+
+    /// The field without the others of the search index, whatever type these are of.
+    fn alone(&self) -> VectorDef {
+        VectorDef {
+            name: self.name.clone(),
+            others: Vec::new(),
+            place: 0,
+            filters: Vec::new(),
+            path: self.path.clone(),
+            ..*self
+        }
     }
 
     /// The specification of the search index; [`Self::all_from_spec`] parses it.
@@ -297,14 +307,7 @@ impl VectorDef {
 
     /// What decides the graph: without its name, and without the other fields of its search index.
     pub fn of_graph(&self) -> VectorDef {
-        VectorDef {
-            name: String::new(),
-            others: Vec::new(),
-            place: 0,
-            filters: Vec::new(),
-            path: self.path.clone(),
-            ..*self
-        }
+        VectorDef { name: String::new(), ..self.alone() }
     }
 
     /// Whether the graphs of two definitions are the same, whatever other fields their search indexes have.

@@ -21,7 +21,7 @@ use crate::read::view::View;
 /// States of an index that have an image at the same time: searches whose snapshots are a commit apart take turns.
 const VERSIONS: usize = 2;
 
-/// Rows of the table that an insertion brings an image up to date by at most: whoever writes next waits for it.
+/// An insertion updates an image that lacks the changes of at most so many rows: it holds the lock of the writer meanwhile.
 const BEHIND: usize = 4096;
 
 impl Images {
